@@ -26,7 +26,9 @@ from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.api import experiment
 from fedflat.experiments.exchange import Exchange
-from fedflat.experiments.prepare import PreparedRun, prepare, selected_clients
+from fedflat.experiments.population import selected_clients
+from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.replies import ReplyCollector
 from fedflat.experiments.train import initial_state
 from fedflat.server.piece import server_step
 from fedflat.topologies.topology import SERVER
@@ -49,7 +51,9 @@ class Stepper:
         with InProcess().open(prepared.job, prepared.fed, prepared.source) as pool:
             averages = {key: dict(notes) for key, notes in run.averages.items()}
             chains = [(client,) for client in self.cohort(run.round)]
-            exchange = Exchange(prepared, pool, run.clients, averages, run.ledger)
+            exchange = Exchange(
+                pool, ReplyCollector(prepared, run.round, run.clients, averages, run.ledger)
+            )
             broadcast = Broadcast(
                 run.round, run.model.params, run.model.buffers, prepared.exp.lr(run.round)
             )

@@ -145,7 +145,9 @@ TOGETHER = [
 """Combinations of the papers, and some of our own."""
 
 OURS = [entry for entry in registered("method") if entry.make.__module__.startswith("fedflat.")]
-STARS = [entry for entry in OURS if not entry.make.__module__.startswith("fedflat.topologies.")]
+WITH_TOPOLOGY = ("fedflat.methods.topology_recipes", "fedflat.methods.style_clusters")
+"""The modules of the methods that bring a topology."""
+STARS = [entry for entry in OURS if entry.make.__module__ not in WITH_TOPOLOGY]
 EVERY = [*ROWS.values(), *TOGETHER]
 POPULATION, COHORT, ROUNDS = 4, 2, 4
 FEATURES = 3
@@ -242,7 +244,7 @@ class Listening:
             yield self
         job.learner.flat.gradient = gradient  # type: ignore[method-assign]
 
-    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         for request in requests:
             self.gradients = 0
             ((reply, memory),) = self.pool.run([request])
@@ -485,8 +487,8 @@ class Stumbling(Listening):
 
     at: int = 0
 
-    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
-        for outcome in super().visit(requests):
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        for outcome in super().run(requests):
             if len(self.heard) == self.at:
                 raise KeyboardInterrupt
             yield outcome
@@ -531,7 +533,7 @@ class Posted:
         self.job, self.fed = pickle.dumps(job), source()
         yield self
 
-    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         for request in requests:
             job, copied = pickle.loads(self.job), pickle.loads(pickle.dumps(request))
             yield pickle.loads(pickle.dumps(run_client(job, copied, self.fed.data(copied.client))))

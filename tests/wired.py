@@ -38,7 +38,7 @@ class _Far:
     models: dict[int, Model] = field(default_factory=dict)
     """What each client was sent last."""
 
-    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         for request in requests:
             there = decode(self._carried(encode(request)), model=self.models.get(request.client))
             assert isinstance(there, Request)

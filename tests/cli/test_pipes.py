@@ -31,16 +31,16 @@ QUICK = (
 WAITING = """
 import sys
 from fedflat.cli.main import main
-from fedflat.experiments.console import Talker
+from fedflat.experiments.console import ConsoleReporter
 
-say = Talker.say
+say = ConsoleReporter.say
 
 def say_and_wait(self, text):
     say(self, text)
-    Talker.say = say
+    ConsoleReporter.say = say
     sys.stdin.readline()
 
-Talker.say = say_and_wait
+ConsoleReporter.say = say_and_wait
 sys.exit(main(sys.argv[1:]))
 """
 """The command line, which waits for a line on standard input after its first line of progress."""

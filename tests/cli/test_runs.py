@@ -320,7 +320,7 @@ def test_ctrl_c_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(train.Stopwatch, "tick", press)
+        patched.setattr(train.Stopwatch, "progress", press)
         assert main(["run", "fedavg", *QUICK, "--out", "my run"]) == 130
     told = capsys.readouterr().err
     assert "A checkpoint was written. Go on with: fedflat resume 'my run'\n" in told

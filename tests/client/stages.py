@@ -27,19 +27,19 @@ def visiting(piece: Piece, sent: Tensor, layout: Layout = PLANE, **more: Any) ->
         "client": 0,
         "sent": sent,
         "start": sent,
-        "stop": sent,
+        "end": sent,
         "lr": 0.1,
-        "planned": 1,
+        "planned_steps": 1,
         "epochs": 1.0,
         "layout": layout,
         "inbox": {},
-        "memory": {},
+        "state": {},
         "full_gradient": lambda w: w,
         "examples": 1,
         "batch_size": 1,
         "oracle": lambda places: None,
         "inputs": lambda places: None,
-        "elsewhere": lambda model, inputs: None,
+        "output_of": lambda model, inputs: None,
     }
     return ClientContext(**{**given, **more})
 

@@ -117,8 +117,10 @@ def test_no_module_asks_which_ask_it_is() -> None:
     """The declarations are enough: there is no test of a string or a type of asks in the
     package."""
     home = Path(fedflat.__file__).parent
-    kinds = r"isinstance\([^)]*\b(ask|Train|Tune|Gradient|Evaluate|Describe)\b"
-    pattern = re.compile(rf"mail\.task|{kinds}|\bask (==|!=|is) ")
+    kinds = (
+        r"isinstance\([^)]*\b(instruction|Instruction|Train|FineTune|Gradient|Evaluate|Describe)\b"
+    )
+    pattern = re.compile(rf"broadcast\.task|{kinds}|\binstruction (==|!=|is) ")
     found = [path for path in home.rglob("*.py") if pattern.search(path.read_text())]
     assert found == []
 

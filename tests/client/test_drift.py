@@ -76,7 +76,7 @@ def test_momentum_gathers_and_starts_anew() -> None:
 
 def test_kept_momentum() -> None:
     piece = Momentum(0.5, keep=True)
-    v = visiting(piece, W, memory={"m": 4 * G})
+    v = visiting(piece, W, state={"m": 4 * G})
     piece.begin(v, W)
     torch.testing.assert_close(piece.gradient(v, given_gradient, W), 3 * G)
     piece.end(v, W)

@@ -49,7 +49,7 @@ class Shadowing:
         self.job, self.fed, self.there = job, fed, replace(job, learner=there)
         yield self
 
-    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         for request in requests:
             if request.broadcast.instruction.trains:
                 self.shadow(request)

@@ -142,7 +142,7 @@ def test_last_sam_climbs_along_the_gradient_of_the_step_before() -> None:
     torch.testing.assert_close(asked.places[1], W - 1 + 0.5 * first / first.norm())
     assert torch.equal(second, quadratic(asked.places[1]))
     assert torch.equal(v.state["g"], second)
-    later = visiting(piece, W, memory=v.state)
+    later = visiting(piece, W, state=v.state)
     piece.gradient(later, asked, W)
     torch.testing.assert_close(asked.places[2], W + 0.5 * second / second.norm())
     assert len(asked.places) == 3

@@ -90,7 +90,7 @@ class Told:
     client = 0
 
     def __init__(self, bank: Tensor) -> None:
-        self.told, self.rng = {"bank": bank}, torch.Generator().manual_seed(0)
+        self.shared, self.rng = {"bank": bank}, torch.Generator().manual_seed(0)
 
 
 @pytest.mark.parametrize("piece", [Cfsi(share=0.2), Lab()], ids=repr)

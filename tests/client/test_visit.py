@@ -238,7 +238,7 @@ def test_the_gradient_over_all_examples() -> None:
 def test_a_mail_may_ask_for_the_gradient_instead_of_a_walk() -> None:
     what = job(*feddyn(0.1).client)
     state = {"dual": {"sigma": torch.ones(3)}}
-    asking = replace(letter(what, ask=Gradient()), state=state)
+    asking = replace(letter(what, instruction=Gradient()), state=state)
     reply, after = run_client(what, asking, FED.data(2))
     assert torch.equal(
         reply.delta, full_gradient(what.learner, FED.data(2), asking.broadcast.params)
@@ -254,12 +254,12 @@ def test_asking_for_the_gradient_is_a_pure_function() -> None:
     what = job(model=nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double())
     torch.manual_seed(1)
     state = torch.random.get_rng_state()
-    one, _ = run_client(what, letter(what, ask=Gradient()), FED.data(2))
+    one, _ = run_client(what, letter(what, instruction=Gradient()), FED.data(2))
     assert torch.equal(torch.random.get_rng_state(), state)
     torch.manual_seed(2)
-    again, _ = run_client(what, letter(what, ask=Gradient()), FED.data(2))
+    again, _ = run_client(what, letter(what, instruction=Gradient()), FED.data(2))
     assert torch.equal(one.delta, again.delta)
-    other, _ = run_client(what, letter(what, t=6, ask=Gradient()), FED.data(2))
+    other, _ = run_client(what, letter(what, t=6, instruction=Gradient()), FED.data(2))
     assert not torch.equal(one.delta, other.delta)
 
 
@@ -294,7 +294,7 @@ def test_a_visit_starts_from_the_buffers_it_was_sent(ask: Instruction) -> None:
     found = []
     for before in (2.0, 50.0):
         what.learner.flat.buffers = torch.tensor([before])
-        found.append(run_client(what, letter(what, ask=ask), FED.data(2))[0])
+        found.append(run_client(what, letter(what, instruction=ask), FED.data(2))[0])
     assert torch.equal(found[0].delta, found[1].delta)
     if ask.trains:
         early = [reply.extras["early"] for reply in found]
@@ -312,7 +312,7 @@ def test_a_mail_may_ask_for_the_last_layer_only() -> None:
     )
     local = LocalTraining(batch_size=4, epochs=2)
     tuned, state = run_client(
-        what := job(*pieces, local=local), letter(what, ask=FineTune()), FED.data(2)
+        what := job(*pieces, local=local), letter(what, instruction=FineTune()), FED.data(2)
     )
     head = what.learner.flat.layout.classifier()
     assert not tuned.delta[~head].any()

@@ -25,10 +25,10 @@ from pathlib import Path
 import torch
 
 from fedflat.data.files.idx import read_idx
-from fedflat.data.files.paths import Layout
+from fedflat.data.files.paths import FileLayout
 from fedflat.data.files.sources import files
 from fedflat.data.named_set import FileSet
-from fedflat.data.raw import Raw
+from fedflat.data.raw import RawSet
 from fedflat.registry.specs import register
 
 
@@ -36,14 +36,14 @@ from fedflat.registry.specs import register
 class Shapes(FileSet):
     """Squares and others."""
 
-    layout = Layout(("shapes",), ("images", "labels"))
+    layout = FileLayout(("shapes",), ("images", "labels"))
     sources = (files(URL, {"images": IMAGES, "labels": LABELS}),)
     counts = (6, 2)
 
     @classmethod
     def read(cls, files):
         images, labels = read_idx(files[0], 3), read_idx(files[1], 1)
-        return Raw(torch.tensor(images).unsqueeze(1), torch.tensor(labels).long(), 6, 2)
+        return RawSet(torch.tensor(images).unsqueeze(1), torch.tensor(labels).long(), 6, 2)
 
 
 shapes = register("data set", "shapes")(Shapes)

@@ -65,7 +65,7 @@ def _rng(draw: st.DrawFn) -> torch.Generator:
 EXTRAS = st.dictionaries(NAMES, st.dictionaries(NAMES, tensors(), max_size=2), max_size=2)
 LETTERS = st.builds(
     lambda client, broadcast, state, id, before: Request(
-        client, replace(broadcast, before={client: before}), state, id
+        client, replace(broadcast, preceding={client: before}), state, id
     ),
     WHOLE,
     st.builds(Broadcast, WHOLE, tensors(), tensors(), NUMBERS, EXTRAS, commit=st.booleans()),
@@ -250,7 +250,7 @@ def test_a_model_is_not_sent_twice() -> None:
 
 
 def test_a_model_that_is_not_needed_is_not_sent() -> None:
-    request = small_letter(ask=parse("describe(label_counts())", "ask"))
+    request = small_letter(instruction=parse("describe(label_counts())", "ask"))
     got = decode(encode(request))
     assert isinstance(got, Request)
     assert got.broadcast.instruction == request.broadcast.instruction
@@ -259,7 +259,7 @@ def test_a_model_that_is_not_needed_is_not_sent() -> None:
 
 
 def test_a_client_is_told_its_own_place_only() -> None:
-    request = small_letter(before={5: (0, 0.0), 7: (1, 3.5), 9: (2, 7.0)})
+    request = small_letter(preceding={5: (0, 0.0), 7: (1, 3.5), 9: (2, 7.0)})
     got = decode(encode(request))
     assert isinstance(got, Request)
     assert got.broadcast.preceding == {7: (1, 3.5)}

@@ -47,7 +47,7 @@ class AtHome:
         with threads(1):
             yield self
 
-    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         for request in requests:
             assert request.state == {}
             mine = replace(request, state=self.memory(request.client))
@@ -60,24 +60,24 @@ class AtHome:
         staged = [memory for whose, memory in self.staged.values() if whose == client]
         return staged[-1] if staged else self.kept.get(client, {})
 
-    def remembers(self, client: int) -> bool:
+    def has_state(self, client: int) -> bool:
         return bool(self.kept.get(client))
 
-    def take_up(self, round: int) -> None:
+    def restore(self, round: int) -> None:
         self.staged, self.kept, self.round = (
             {},
             self.after.get(round, self.kept if round else {}),
             round,
         )
 
-    def keep(self, requests: Sequence[str]) -> None:
+    def commit(self, requests: Sequence[str]) -> None:
         self.kept = self.kept | dict(
             self.staged[request] for request in requests if request in self.staged
         )
         self.staged, self.round = {}, self.round + 1
         self.after[self.round] = self.kept
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         self.staged = {}
 
 
@@ -126,7 +126,7 @@ def test_a_run_that_goes_on_takes_them_up_where_its_checkpoint_stands(tmp_path: 
     whole = begin(exp, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         begin(exp, tmp_path / "cut", stop=2, executor=home)
-    home.keep([])
+    home.commit([])
     home.kept = {client: {"dual": {"y": torch.full((9,), torch.nan)}} for client in range(4)}
     cut = go_on(exp, tmp_path / "cut", executor=home)
     assert torch.equal(whole.model.params, cut.model.params)

@@ -190,7 +190,7 @@ def test_a_client_that_is_missing_is_asked_again(
     exp = experiment("pulled()")
 
     def fail(self: Means, client: Any) -> None:
-        raise SettingError(f"client {client.letter.client} has no time.")
+        raise SettingError(f"client {client.request.client} has no time.")
 
     with monkeypatch.context() as patched:
         patched.setattr(telling.Means, "describe", fail)

@@ -75,7 +75,7 @@ def outcome(method: str, **more: Any) -> tuple[Any, Book, Any]:
 
 
 def module_of(prepared: Any, model: Model) -> nn.Module:
-    flat: FlatModule = prepared.learner.another()
+    flat: FlatModule = prepared.learner.copy()
     flat.load(model.params)
     flat.buffers = model.buffers
     return copy.deepcopy(flat.module).eval()

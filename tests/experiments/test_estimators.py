@@ -267,7 +267,7 @@ def test_kill_9_in_the_middle_of_the_estimators(tmp_path: Path, config: tuple[st
     ]
     part, whole = tmp_path / "part", tmp_path / "whole"
     lines = part / "descriptions/asked.jsonl"
-    stop = ("fedflat.experiments.run_folder.description_store:Archive.keep", 4)
+    stop = ("fedflat.experiments.run_folder.description_store:DescriptionStore.keep", 4)
     kill_when_stopped(start(*words, "--out", str(part), start_new_session=True, stop_after=stop))
     before = lines.read_bytes()
     assert before.count(b"\n") == 4

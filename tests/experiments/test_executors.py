@@ -321,7 +321,7 @@ def test_workers_end_with_who_started_them(tmp_path: Path) -> None:
     """kill -9 of the parent while each worker is in the middle of a visit."""
     code = (
         "from fedflat.execution.workers import Workers\nfrom fedflat.experiments.train import train\n"
-        "from running.small import experiment\nfrom running.test_executors import Stuck\n"
+        "from experiments.small import experiment\nfrom experiments.test_executors import Stuck\n"
         "train(experiment(model=Stuck()), executor=Workers(2))"
     )
     environment = {**os.environ, "STUCK": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -44,7 +44,7 @@ class Counting:
         self.job, self.fed = job, fed
         yield self
 
-    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         for request in requests:
             self.asked.append(request.client)
             yield run_client(self.job, request, self.fed.data(request.client))

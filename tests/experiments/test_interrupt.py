@@ -184,9 +184,9 @@ def test_a_round_that_is_broken_off_leaves_nothing_behind(tmp_path: Path) -> Non
                 def __exit__(self, *error: object):
                     return inner.__exit__(*error)
 
-                def visit(self, requests):
+                def run(self, requests):
                     for place, outcome in enumerate(self.pool.run(requests)):
-                        if requests[0].mail.round == 4 and place == 1:
+                        if requests[0].broadcast.round == 4 and place == 1:
                             press()
                         yield outcome
 

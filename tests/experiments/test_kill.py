@@ -79,7 +79,7 @@ def test_ctrl_c_and_what_schedulers_send(tmp_path: Path, number: int) -> None:
     folder = tmp_path / "run"
     words = (*RUN, "--threads", "1", "--checkpoint-every", "1000000", "--out", str(folder))
     process = start(
-        *words, stop_after=("fedflat.experiments.run_folder.run_folder:FolderBook.write", 1)
+        *words, stop_after=("fedflat.experiments.run_folder.run_folder:DiskRunFolder.write", 1)
     )
     wait_until_stopped(process)
     assert newest(folder) == 0

@@ -40,12 +40,12 @@ here = ff.run("fedavg", {SETTINGS}, threads=1)
 there = ff.run("fedavg", {SETTINGS}, workers=1)
 print("SAME", torch.equal(here.model.params, there.model.params))
 
-from fedflat.experiments import auto
-from fedflat.experiments.study import Voice
-auto.WORTH = auto.LONG = 0.0
-auto.cores = lambda: 2
+from fedflat.experiments import choose_executor
+from fedflat.experiments.study import Reporter
+choose_executor.WORTH = choose_executor.LONG = 0.0
+choose_executor.cores = lambda: 2
 said = []
-ff.run("fedavg", {SETTINGS}, model=Net(), voice=Voice(note=said.append))
+ff.run("fedavg", {SETTINGS}, model=Net(), reporter=Reporter(note=said.append))
 print("SAID", said[0])
 try:
     ff.run("fedavg", {SETTINGS}, model=Net(), workers=2)

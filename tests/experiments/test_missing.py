@@ -194,7 +194,7 @@ class Meddling:
         with InProcess(1).open(job, fed, source) as self.pool:
             yield self
 
-    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         for request in requests:
             for outcome in self.pool.run([request]):
                 yield from self.meddle(request, outcome)
@@ -208,7 +208,7 @@ def late(request: Request, outcome: PoolOutcome) -> list[PoolOutcome]:
     """The answer to a letter of an earlier exchange, twice; the others answer twice too."""
     assert isinstance(outcome, tuple)
     reply, memory = outcome
-    wrong = replace(reply, letter=f"0/1/{request.client}")  # type: ignore[arg-type]
+    wrong = replace(reply, request=f"0/1/{request.client}")  # type: ignore[arg-type]
     return [(wrong, memory), (wrong, memory)] if bad(request) else [outcome, outcome]
 
 
@@ -292,7 +292,7 @@ def test_own_tests_are_told_by_client_whoever_is_missing() -> None:
     """In which order answers come says nothing of whose they are."""
 
     class Backwards:
-        def visit(self, requests: Sequence[Request]) -> Iterator[Any]:
+        def run(self, requests: Sequence[Request]) -> Iterator[Any]:
             for request in reversed(requests):
                 if request.client == 1:
                     yield ClientFailure(1, request.id, LATE)

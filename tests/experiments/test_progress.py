@@ -248,11 +248,9 @@ def test_every_round_is_told() -> None:
     ticks: list[Progress] = []
     exp = experiment(rounds=4)
     result = train(exp, on_progress=ticks.append)
-    assert [(progress.round, progress.rounds) for progress in ticks] == [
-        (t, 4) for t in (1, 2, 3, 4)
-    ]
-    assert [progress.loss for progress in ticks] == [row["train_loss"] for row in result.rows]
-    assert [progress.row for progress in ticks] == result.rows
+    assert [(one.round, one.rounds) for one in ticks] == [(t, 4) for t in (1, 2, 3, 4)]
+    assert [one.loss for one in ticks] == [row["train_loss"] for row in result.rows]
+    assert [one.row for one in ticks] == result.rows
     assert ticks[-1].left == 0.0
 
 
@@ -276,8 +274,8 @@ def test_time_left_of_a_study() -> None:
         Progress(3, 4, pace=9.0, phase=PRETRAINING),
         Progress(4, 10, pace=2.0),
     ]
-    for progress in ticks:
-        study.timed(1, seen.append)(progress)
+    for one in ticks:
+        study.timed(1, seen.append)(one)
     assert seen[:2] == ticks[:2]
     assert seen.pop().study_left == 6 * 2 + 10 * 2 + 20 * 2 + 5 * 2
     study.timed(2, seen.append)(Progress(10, 10, pace=3.0))
@@ -299,7 +297,7 @@ def test_rounds_before_the_run_are_told_apart() -> None:
         replace(on_digits(), init=parse("pretrained(digits(), rounds=3)", "start")),
         on_progress=ticks.append,
     )
-    assert [(progress.round, progress.rounds, progress.phase) for progress in ticks] == [
+    assert [(one.round, one.rounds, one.phase) for one in ticks] == [
         (1, 3, PRETRAINING),
         (2, 3, PRETRAINING),
         (3, 3, PRETRAINING),
@@ -327,9 +325,7 @@ def test_a_study_is_told_with_its_time_left(tmp_path: Path) -> None:
         )
     resume(tmp_path / "study", reporter=Reporter(announce))
     assert [place for place, _ in ticks] == [1, 1, 2, 2, 3, 3]
-    for place, progress in ticks:
+    for place, one in ticks:
         later = 3 - place
-        expected = (
-            None if not later else pytest.approx(progress.pace * (2 - progress.round + 2 * later))
-        )
-        assert progress.study_left == expected
+        expected = None if not later else pytest.approx(one.pace * (2 - one.round + 2 * later))
+        assert one.study_left == expected

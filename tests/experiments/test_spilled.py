@@ -164,12 +164,13 @@ def test_without_any_memory_the_run_starts_anew(tmp_path: Path, whole: Path, los
 
 
 @pytest.mark.parametrize(
-    "after", ["folder.checkpoints:Store._write_group", "executors.spill:Spill.write"]
+    "after",
+    ["experiments.run_folder.checkpoints:Store._write_group", "execution.spill:Spill.write"],
 )
 def test_killed_in_the_midst(tmp_path: Path, whole: Path, after: str) -> None:
     """With kill -9: among the files of a checkpoint, and among the memories of a round."""
     folder = tmp_path / "cut"
-    code = "import sys; from running.test_spilled import killed; killed(*sys.argv[1:])"
+    code = "import sys; from experiments.test_spilled import killed; killed(*sys.argv[1:])"
     process = subprocess.run(
         [sys.executable, "-c", code, str(folder), after], cwd=Path(__file__).parents[1]
     )

@@ -86,7 +86,7 @@ def test_stopped_in_what_came_first(stop: int, tmp_path: Path) -> None:
         run(
             tmp_path / "cut",
             init=said,
-            voice=Reporter(announce=lambda exp, place, total: stop_at(stop)),
+            reporter=Reporter(announce=lambda exp, place, total: stop_at(stop)),
         )
     stood = json.loads((tmp_path / "cut" / "start" / "run.json").read_text())
     assert stood["status"] == "running"
@@ -171,6 +171,6 @@ def test_refused_in_a_sentence(
 
 def test_a_run_that_has_not_ended(before: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "cut", voice=Reporter(announce=lambda exp, place, total: stop_at(1)))
+        run(tmp_path / "cut", reporter=Reporter(announce=lambda exp, place, total: stop_at(1)))
     with pytest.raises(ff.SettingError, match="has not ended"):
         run(init=ff.from_run(str(tmp_path / "cut")))

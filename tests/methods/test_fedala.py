@@ -46,7 +46,7 @@ def blended(
     piece = Ala(share=1.0, layers=1, **more)
     told = iter([losses] * 10**4 if isinstance(losses, float) else losses)
     oracle = {"oracle": lambda places: Given(gradient, next(told))}
-    v = visiting(piece, NEW, PLANE, memory=state, examples=2, batch_size=1, **oracle)
+    v = visiting(piece, NEW, PLANE, state=state, examples=2, batch_size=1, **oracle)
     return piece.begin(v, NEW), v
 
 
@@ -60,7 +60,7 @@ def test_the_numbers() -> None:
         seen.append(places)
         return Given(vector(9.0, -0.4, 0.1), 1.0)
 
-    v = visiting(piece, NEW, PLANE, memory=state, examples=2, batch_size=1, oracle=oracle)
+    v = visiting(piece, NEW, PLANE, state=state, examples=2, batch_size=1, oracle=oracle)
     start = piece.begin(v, NEW)
     assert len(seen) == 1  # half of two examples
     torch.testing.assert_close(v.state["m"], vector(0.6, 0.8))

@@ -56,7 +56,7 @@ def test_the_term_is_the_divergence_of_the_prior_from_the_features(
     output = torch.randn(
         len(Y), 2 * DIM, generator=torch.Generator().manual_seed(2), dtype=torch.float64
     )
-    v = visiting(piece, vector(0.0), inbox=inbox, planned=1, epochs=1.0)
+    v = visiting(piece, vector(0.0), inbox=inbox, planned_steps=1, epochs=1.0)
     value = piece.loss(v, Batch(X, Y), torch.zeros(len(Y), CLASSES), [output])
     mean, spread = gaussian(output)
     prior = Normal(torch.zeros_like(mean), torch.ones_like(mean))

@@ -18,7 +18,7 @@ THREE = Layout(("a.weight", "b.weight", "c.weight"), ((2, 1), (2, 1), (2, 1)), (
 
 
 def chosen(piece: Fsa, start: torch.Tensor, stop: torch.Tensor) -> list[int]:
-    v = visiting(piece, start, THREE, stop=stop)
+    v = visiting(piece, start, THREE, end=stop)
     assert torch.equal(piece.end(v, stop), stop)
     return v.state["chosen"].tolist()  # type: ignore[no-any-return]
 
@@ -46,7 +46,7 @@ def test_ties_go_to_the_lower_layer_and_reverse_leaves_out_who_stood_still() -> 
 def test_the_larger_radius_is_in_the_chosen_layers() -> None:
     piece = Fsa(0.1, 0.9, 1)
     w = torch.zeros(6, dtype=torch.float64)
-    v = visiting(piece, w, THREE, memory={"chosen": torch.tensor([1])})
+    v = visiting(piece, w, THREE, state={"chosen": torch.tensor([1])})
     piece.begin(v, w)
     places: list[torch.Tensor] = []
 

@@ -216,7 +216,7 @@ def test_only_the_classifier_is_tuned() -> None:
     prepared = prepare(experiment("fedsam(0.1) + personal()"))
     start = prepared.learner.initial()
     broadcast = Broadcast(
-        ROUNDS, start.params, start.buffers, 0.2, instruction=FineTune(evaluates=True)
+        ROUNDS, start.params, start.buffers, 0.2, instruction=FineTune(tests=True)
     )
     reply, _ = run_client(prepared.job, Request(3, broadcast, {}), prepared.fed.data(3))
     head = prepared.learner.flat.layout.classifier()
@@ -234,7 +234,7 @@ def test_the_data_must_be_split() -> None:
 
 def test_names() -> None:
     assert fedavg_ft() == fedavg() + personal()
-    assert experiment("fedsam(0.1) + personal()").instruction == Train(evaluates=True)
+    assert experiment("fedsam(0.1) + personal()").instruction == Train(tests=True)
     assert (
         Experiment(method=fedsam(), on=experiment().on, model=mlp([6]), rounds=1).instruction
         == Train()

@@ -31,7 +31,12 @@ def literals(entry: RegisteredName) -> set[str]:
 @pytest.mark.parametrize("entry", OURS, ids=lambda entry: entry.name)
 def test_a_default_that_a_piece_has_is_not_written_again(entry: RegisteredName) -> None:
     made = entry.make()
-    pieces = [*made.client, *made.server, *made.shadows, *([made.rule] if made.rule else [])]
+    pieces = [
+        *made.client,
+        *made.server,
+        *made.averages,
+        *([made.aggregator] if made.aggregator else []),
+    ]
     known = {
         (field.name, field.default)
         for piece in pieces

@@ -92,7 +92,7 @@ def observed(
 
 
 def happened(topology: str, population: ClientPopulation, rounds: int) -> list[InFlight]:
-    found = [parse(topology, "topology").underway(population, t) for t in range(rounds)]
+    found = [parse(topology, "topology").in_flight(population, t) for t in range(rounds)]
     assert all(found)
     return found
 

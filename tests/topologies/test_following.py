@@ -49,10 +49,12 @@ class Ahead(Within):
     order: list[int] = field(default_factory=list)
     """Who was visited."""
 
-    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         yield from self.pool.run(requests)
 
-    def follow(self, requests: Sequence[Request], then: Then, left: Left) -> Iterator[PoolOutcome]:
+    def run_chains(
+        self, requests: Sequence[Request], then: Then, left: Left
+    ) -> Iterator[PoolOutcome]:
         waiting: dict[int, Request] = dict(enumerate(requests))
         done: dict[int, PoolOutcome] = {}
         made = [0] * len(requests)

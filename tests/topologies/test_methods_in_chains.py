@@ -59,7 +59,7 @@ class Whole:
         self.job, self.fed = job, fed
         yield self
 
-    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         for request in requests:
             if not request.broadcast.instruction.trains:
                 yield run_client(self.job, request, self.fed.data(request.client))
@@ -163,7 +163,10 @@ def test_which_are_refused() -> None:
         at_client = [
             piece
             for piece in in_pieces(text)
-            if piece.keeps or piece.up or piece.ordered or piece.anchored
+            if piece.state_vectors
+            or piece.upload_vectors
+            or piece.needs_cohort_order
+            or piece.needs_server_model
         ]
         assert bool(why) == bool(at_client or method.reply_listeners or method.pooled), (text, why)
     assert {"sam", "asam", "man", "prox", "mixup", "clip", "cutout", "layerwise_sam"} <= {

@@ -173,13 +173,13 @@ def test_a_client_that_is_missing_ends_its_chain() -> None:
         def __init__(self, pool: Any) -> None:
             self.pool = pool
 
-        def visit(self, requests: Any) -> Any:
+        def run(self, requests: Any) -> Any:
             for request in requests:
                 heard.append(request.client)
                 if request.client == 1:
                     yield ClientFailure(1, request.id, "crashed")
                 else:
-                    yield from self.pool.visit([request])
+                    yield from self.pool.run([request])
 
     class Away(InProcess):
         @contextmanager
@@ -307,20 +307,20 @@ class Ring(ff.Topology):
     backwards: bool = False
 
     key = "ring"
-    hands_on = True
+    has_chains = True
 
-    def asked(self, crowd, t):
+    def select(self, crowd, t):
         """One chain of all clients."""
-        ring = [(t + step) % crowd.population for step in range(crowd.population)]
+        ring = [(t + step) % crowd.n_clients for step in range(crowd.n_clients)]
         return {"server": [tuple(reversed(ring) if self.backwards else ring)]}
 
-    def smallest(self, crowd):
+    def smallest_cohort(self, crowd):
         """One chain, one reply."""
         return 1
 
-    def visits(self, crowd):
+    def expected_clients(self, crowd):
         """All clients in every round."""
-        return crowd.rounds * crowd.population
+        return crowd.rounds * crowd.n_clients
 '''
 
 

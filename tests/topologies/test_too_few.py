@@ -29,7 +29,7 @@ class Without(Within):
     absent: Sequence[int]
     since: int = 0
 
-    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         for request in requests:
             away = request.client in self.absent and request.broadcast.round >= self.since
             yield from (
@@ -42,10 +42,12 @@ class Without(Within):
 class WithoutAtOnce(Without):
     """The same, along chains that go on by themselves."""
 
-    def follow(self, requests: Sequence[Request], then: Then, left: Left) -> Iterator[PoolOutcome]:
+    def run_chains(
+        self, requests: Sequence[Request], then: Then, left: Left
+    ) -> Iterator[PoolOutcome]:
         ahead = Ahead("last")
         ahead.pool = self
-        yield from ahead.follow(requests, then, left)
+        yield from ahead.run_chains(requests, then, left)
 
 
 def weights(result: Result, slots: Sequence[str]) -> list[torch.Tensor]:

@@ -26,6 +26,13 @@ def analyse_options(parser: argparse.ArgumentParser) -> None:
     )
     add = parser.add_argument
     add("folders", type=path, metavar="RUN", nargs="+", help="run folders, or studies")
+    _what(parser)
+    _where(parser)
+    _closely(parser)
+    add("--quiet", action="store_true", help="no progress")
+
+
+def _what(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what")
     what.add_argument(
         "--curvature", action="store_true", help="the largest Hessian eigenvalues, and what you add"
@@ -77,6 +84,9 @@ def analyse_options(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--styles", action="store_true", help="the styles of the clients' images, in clusters"
     )
+
+
+def _where(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("of which model, on which examples")
     where.add_argument(
         "--model", metavar="NAME", help="server, swa, ... (default: the one the run reports)"
@@ -94,8 +104,6 @@ def analyse_options(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--seed", type=whole, default=0, help="of subsets, directions and probes (default 0)"
     )
-    _closely(parser)
-    add("--quiet", action="store_true", help="no progress")
 
 
 def _closely(parser: argparse.ArgumentParser) -> None:

@@ -48,7 +48,8 @@ def _numbers(entry: RegisteredName) -> str:
     if _asks(entry):
         return ""
     price = entry.make().cost
-    gradients = f"{price.gradients}{' + pass' if price.surveys else ''}{' twice' if price.walks > 1 else ''}"
+    full = " + pass" if price.full_gradients else ""
+    gradients = f"{price.gradients}{full}{' twice' if price.local_trainings > 1 else ''}"
     return f"{price.down:>4}{price.up:>4}  {gradients:<9}  {price.server_state:>6}  {price.client_state:>6}"
 
 

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from fedflat.cli import analysis_options as looking
-from fedflat.cli.values import memory, path, real, scalar, share, target, whole
+from fedflat.cli.reproduce_options import reproduce_options
+from fedflat.cli.values import memory, path, real, scalar, target, whole
 from fedflat.errors import nearest
 from fedflat.settings.groups import DESCRIBING, MACHINE, SETTINGS
 from fedflat.settings.setting import Setting
@@ -91,7 +92,17 @@ def build() -> Parser:
     top = Parser("fedflat", description="Federated learning that generalises.", epilog=EXAMPLES)
     top.add_argument("--version", action="version", version=f"fedflat {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    runs, looks = _runs(commands), looking.add_commands(commands)
+    for name in ("analyse", "report", "predict"):
+        _data_dir(looks[name])
+    others = [*_lists(commands), _reproduce(commands), *_data(commands)]
+    for command in (*runs, *looks.values(), *others):
+        _finish(command)
+    return top
 
+
+def _runs(commands: argparse._SubParsersAction[Any]) -> list[argparse.ArgumentParser]:
+    """The commands that train, and the one that shows runs while they go on."""
     run = commands.add_parser(
         "run", help="run one method", description="Run one method, with one seed or several."
     )
@@ -124,22 +135,20 @@ def build() -> Parser:
     live.add_argument(
         "--port", type=whole, default=8765, metavar="N", help="(default 8765; 0: any that is free)"
     )
+    return [run, compare, resume, live]
 
-    looks = looking.add_commands(commands)
-    for name in ("analyse", "report", "predict"):
-        _data_dir(looks[name])
 
+def _lists(commands: argparse._SubParsersAction[Any]) -> list[argparse.ArgumentParser]:
+    """The commands that list what can be said."""
     methods = commands.add_parser(
         "methods", help="list all methods, their arguments, papers and costs"
     )
     methods.add_argument(
         "name", metavar="METHOD", nargs="?", help="one of them, or a combination, in detail"
     )
-
     kinds = [
         commands.add_parser(kind, help=f"list all {kind} and their arguments") for kind in KINDS
     ]
-
     presets = commands.add_parser("presets", help="the runs of the papers' tables")
     presets.add_argument(
         "word",
@@ -147,12 +156,20 @@ def build() -> Parser:
         nargs="?",
         help="a paper; or those with this in their name; or a name: in detail",
     )
+    return [methods, *kinds, presets]
 
-    reproduce = commands.add_parser(
+
+def _reproduce(commands: argparse._SubParsersAction[Any]) -> argparse.ArgumentParser:
+    reproduce: argparse.ArgumentParser = commands.add_parser(
         "reproduce", help="run cells of a paper's table beside the paper's numbers"
     )
-    _reproduce_options(reproduce)
+    reproduce_options(reproduce)
+    _data_dir(reproduce)
+    return reproduce
 
+
+def _data(commands: argparse._SubParsersAction[Any]) -> list[argparse.ArgumentParser]:
+    """The commands on data sets."""
     data = commands.add_parser("data", help="list, fetch and show data sets")
     jobs = data.add_subparsers(dest="job", required=True, metavar="JOB")
     listing = jobs.add_parser("list", help="all data sets, where they are, what to do for the rest")
@@ -166,22 +183,7 @@ def build() -> Parser:
     _show_options(show)
     for part in (listing, get, show):
         _data_dir(part)
-    for command in (
-        run,
-        compare,
-        resume,
-        live,
-        *looks.values(),
-        methods,
-        *kinds,
-        presets,
-        reproduce,
-        listing,
-        get,
-        show,
-    ):
-        _finish(command)
-    return top
+    return [listing, get, show]
 
 
 def _finish(parser: argparse.ArgumentParser) -> None:
@@ -193,86 +195,6 @@ def _finish(parser: argparse.ArgumentParser) -> None:
         help="code of yours that registers names: my_methods.py, or package.module; may be given again",
     )
     parser.set_defaults(options=list(parser._option_string_actions))
-
-
-def _reproduce_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "what",
-        metavar="TABLE",
-        nargs="?",
-        help="fedgloss/table3, a preset or a pattern, mine.toml, toy",
-    )
-    add("--list", action="store_true", help="list its cells and run nothing")
-    add(
-        "--cells",
-        nargs="+",
-        metavar="PATTERN",
-        help="which cells: names or patterns, 'cifar10-*-{fedavg,fedsam}'",
-    )
-    add(
-        "--add-shadow",
-        action="append",
-        metavar="SHADOW",
-        help='more models of the same runs: "wima(window=100)"',
-    )
-    add(
-        "--seeds",
-        metavar="N",
-        help="how many of the authors' seeds, or which: 0,42 (default: the first)",
-    )
-    far = parser.add_mutually_exclusive_group()
-    far.add_argument(
-        "--rounds",
-        type=whole,
-        metavar="N",
-        help="stop after N of the paper's rounds, to go on later",
-    )
-    far.add_argument(
-        "--share",
-        type=share,
-        metavar="S",
-        help="the same as a share of the paper's rounds: 0.3 or 30%%",
-    )
-    add(
-        "--stretch",
-        action="store_true",
-        help="shorten the schedules to these rounds instead of cutting them off",
-    )
-    add(
-        "--jobs",
-        type=whole,
-        metavar="N",
-        help="runs at a time (default: as many as there are cores for)",
-    )
-    add(
-        "--workers",
-        type=whole,
-        default=1,
-        metavar="N",
-        help="cores of a run: so many clients at a time (default 1)",
-    )
-    add(
-        "--nice",
-        type=whole,
-        default=19,
-        metavar="N",
-        help="how far to stand back for others, 0 to 19 (default 19)",
-    )
-    add("--out", type=path, metavar="DIR", help="(default: runs/reproduce-TABLE)")
-    add("--resume", type=path, metavar="DIR", help="go on with all that is in a folder")
-    add(
-        "--table", action="store_true", help="only write the tables and the figure of a folder anew"
-    )
-    add(
-        "--checkpoint-every",
-        type=real,
-        default=60.0,
-        metavar="SECONDS",
-        help="at most so often (default 60)",
-    )
-    add("--quiet", action="store_true", help="no progress")
-    _data_dir(parser)
 
 
 def _show_options(parser: argparse.ArgumentParser) -> None:

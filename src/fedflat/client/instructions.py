@@ -56,7 +56,7 @@ class Train(Instruction):
     """Walk as the method says; ``tests`` says how well the client's own model then does on its own
     part."""
 
-    evaluates: bool = False
+    tests: bool = False
 
     trains = commits = stackable = True
     upload_vectors = 1
@@ -75,7 +75,7 @@ class Train(Instruction):
 class FineTune(Instruction):
     """Plain steps of the last layer, nothing else; ``tests`` as in training."""
 
-    evaluates: bool = False
+    tests: bool = False
 
     commits = stackable = True
     upload_vectors = 1

@@ -66,7 +66,7 @@ class Learner:
         """Where the walk stands, for tasks that choose examples by what the model makes of them."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("flat", "beside", "at")} | {
+        return {k: v for k, v in self.__dict__.items() if k not in ("flat", "sibling", "at")} | {
             "at": None
         }
 

@@ -153,7 +153,7 @@ class Stack:
         )
         weights = walked.weights(self.examples) if self.job.learner.task.weighs else {}
         metrics = {"loss": walked.loss.double(), **measured(stack), **weights}
-        if self.broadcast.instruction.evaluates and self.data[0].own_test is not None:
+        if self.broadcast.instruction.tests and self.data[0].own_test is not None:
             metrics["own_accuracy"] = self._accuracies(walked.own)
         extras = {piece.key: v.outbox for piece, v in stack if v.outbox}
         own = walked.own if self.job.returns_models else None
@@ -179,11 +179,11 @@ class Stack:
             "clients": self.clients,
             "sent": self.sent,
             "start": self.sent,
-            "stop": self.sent,
-            "memory": dict(self._state.get(piece.key, {})),
+            "end": self.sent,
+            "state": dict(self._state.get(piece.key, {})),
             "oracle": partial(self._oracle, ()),
             "full_gradient": self._whole,
-            "before": preceding(self.broadcast, *self.clients),
+            "preceding": preceding(self.broadcast, *self.clients),
         }
         return StackContext(**{**alike, **rows})
 

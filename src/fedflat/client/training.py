@@ -184,7 +184,7 @@ def _local_train(job: ClientJob, request: Request, data: ClientData, spy: Spy | 
         **(walked.weights(len(data)) if job.learner.task.weighs else {}),
     }
     metrics = {name: float(value) for name, value in told.items()}
-    if broadcast.instruction.evaluates and data.own_test is not None:
+    if broadcast.instruction.tests and data.own_test is not None:
         flat.load(walked.own.params)
         metrics["own_accuracy"] = headline(job.learner, data.own_test)
     reply = Reply(

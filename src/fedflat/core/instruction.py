@@ -25,7 +25,7 @@ class Instruction(TextSpec, ABC):
     stackable: ClassVar[bool] = False
     """Whether many clients can do it at once, as rows of one tensor; if not they do it one by
     one."""
-    evaluates: bool = False
+    tests: bool = False
     """Whether a walk must tell how well the client's own model does on what the client keeps for
     testing."""
     upload_vectors: ClassVar[int] = 0

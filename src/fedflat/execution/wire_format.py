@@ -75,7 +75,13 @@ def encode(message: Message) -> bytes:
             "told": writer.all(message.shared),
         }
     elif isinstance(message, ClientFailure):
-        texts = {"kind": "missing", **{name: getattr(message, name) for name in _MISSING}}
+        texts = {
+            "kind": "missing",
+            "client": message.client,
+            "letter": message.request,
+            "reason": message.reason,
+            "why": message.detail,
+        }
     else:
         texts = (
             _letter(message, writer) if isinstance(message, Request) else _answer(message, writer)
@@ -101,7 +107,7 @@ def decode(
         if texts["kind"] == "order":
             message: Message = JobSpec(texts["texts"], reader.all(texts.get("told", {})))
         elif texts["kind"] == "missing":
-            message = ClientFailure(**{name: texts[name] for name in _MISSING})
+            message = ClientFailure(*(texts[name] for name in _MISSING))
         elif texts["kind"] == "letter":
             message = _read_letter(texts, reader, model)
         else:

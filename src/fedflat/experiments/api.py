@@ -103,7 +103,7 @@ def run(
 
     ``profile=True`` prints where the time went, and writes it into the run folder ``out`` if there
     is one; a function in its place is given the `Profile`. Progress is told on standard error
-    unless ``quiet``; a ``voice`` is told in its place.
+    unless ``quiet``; a ``reporter`` is told in its place.
 
     >>> from fedflat import digits, fedsam, lda
     >>> result = run(fedsam(rho=0.05), on=digits(lda(0), clients=20), rounds=2, clients_per_round=2, quiet=True)

@@ -211,7 +211,7 @@ def reporter_for(reporter: Reporter | None = None, *, quiet: bool = False) -> It
 
 
 class ConsoleReporter:
-    """Tells everything on standard error; use as a context manager and hand ``voice`` to a run."""
+    """Tells everything on standard error; use as a context manager and hand ``reporter`` to a run."""
 
     def __init__(self, console: Console | None = None) -> None:
         stream = None if sys.stderr is None else dropping(sys.stderr)

@@ -188,7 +188,7 @@ def _asked(pool: ClientPool, broadcast: Broadcast, clients: Sequence[int]) -> It
         assert isinstance(reply, Reply)
         if not reply.finite:
             raise NotFinite(
-                f"before round 0, client {reply.client}: what it says of itself ({broadcast.instruction}) is NaN or infinite. Lower "
-                "the learning rate or clip gradients."
+                f"before round 0, client {reply.client}: what it says of itself ({broadcast.instruction}) is NaN or "
+                "infinite. Lower the learning rate or clip gradients."
             )
         yield reply

@@ -103,7 +103,7 @@ class Experiment(RunSettings):
     @property
     def instruction(self) -> Train:
         """What a round asks of its clients."""
-        return Train(evaluates=any(evaluation.evaluates for evaluation in self.method.evaluations))
+        return Train(tests=any(evaluation.evaluates for evaluation in self.method.evaluations))
 
     def source(self, device: str) -> Callable[[], Federation]:
         """A picklable way to the data, for worker processes too."""

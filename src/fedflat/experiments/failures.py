@@ -70,8 +70,10 @@ class Failures:
 
     def as_json(self) -> list[dict[str, object]]:
         """Who was missing and why, as it is written down."""
-        names = ("client", "letter", "reason", "why")
-        return [{name: getattr(one, name) for name in names} for one in self.failures]
+        return [
+            {"client": one.client, "letter": one.request, "reason": one.reason, "why": one.detail}
+            for one in self.failures
+        ]
 
 
 def match_replies(

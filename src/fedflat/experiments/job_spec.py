@@ -42,8 +42,9 @@ def spec_of_job(job: ClientJob) -> JobSpec:
     measures = job.pieces[len(own) :]
     if job.pieces[: len(own)] != own or any(_measure(repr(piece)) != piece for piece in measures):
         raise SettingError(
-            f"the run cannot be told to clients elsewhere: {job.experiment['method']!r} and what is measured do not make its "
-            "pieces again. Register the method and what it measures, or make the visits here (executor='in-process')."
+            f"the run cannot be told to clients elsewhere: {job.experiment['method']!r} and what is measured do not "
+            "make its pieces again. Register the method and what it measures, or make the visits here "
+            "(executor='in-process')."
         )
     texts = {
         "experiment": dict(job.experiment),

@@ -15,7 +15,7 @@ from fedflat.execution.client_pool import ClientPool, Executor
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.interrupt import signals_as_ctrl_c, uninterrupted
-from fedflat.experiments.callbacks import CallbackFactory, no_callback
+from fedflat.experiments.callbacks import CallbackFactory, RunCallback, no_callback
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.exchange import Exchange
 from fedflat.experiments.experiment import Experiment
@@ -56,22 +56,14 @@ def train(
     ``until`` stops after so many rounds, to go on later: schedules are the whole run's. For
     ``state_memory`` see `ExecutionConfig`.
     """
-    prepared, run_folder = (
-        what if isinstance(what, PreparedRun) else prepare(what),
-        run_folder or RunFolder(),
-    )
-    exp, fed, clients = (
-        prepared.exp,
-        prepared.fed,
-        ClientStates(state_memory, run_folder.place, prepared.device),
-    )
-    resumed, earlier = (
-        run_folder.resume(clients),
-        partial(train_first, run_folder, executor, on_progress, prepared.device),
-    )
-    prepared = collect_descriptions(
-        prepared, run_folder, executor, earlier, on_progress
-    )  # 0 what clients are like
+    prepared = what if isinstance(what, PreparedRun) else prepare(what)
+    run_folder = run_folder or RunFolder()
+    exp, fed = prepared.exp, prepared.fed
+    clients = ClientStates(state_memory, run_folder.place, prepared.device)
+    resumed = run_folder.resume(clients)
+    earlier = partial(train_first, run_folder, executor, on_progress, prepared.device)
+    # 0 what clients are like
+    prepared = collect_descriptions(prepared, run_folder, executor, earlier, on_progress)
     run_folder.write_groups(prepared)
     first = next(iter(resumed.models.values())) if resumed else exp.init.model(prepared, earlier)
     callback, end = callbacks(prepared, run_folder.say), min(until or exp.rounds, exp.rounds)
@@ -80,51 +72,7 @@ def train(
         clock = Stopwatch(run := resumed or initial_state(prepared, first, clients, pool))
         try:
             for t in range(run.round, end):
-                begun, due = time.monotonic(), exp.evaluate.due(t + 1, end, exp.rounds)
-                asked = prepared.select(t)  # 1 who is asked, by which model
-                averages = {key: dict(notes) for key, notes in run.averages.items()}
-                round_callback = callback.on_round_start(t, selected_clients(asked), averages, due)
-                exchange = Exchange(
-                    pool,
-                    ReplyCollector(prepared, t, run.clients, averages, run.ledger, round_callback),
-                    run.sent,
-                )
-                new = exchange.run_slots(
-                    asked, partial(step_slot, prepared, run)
-                )  # 2 ask, average, step
-                models = prepared.merge(t, run.models, new)  # 3 where models meet
-                trained = time.monotonic() - begun - round_callback.seconds
-                update_averages(prepared, averages, t, run.models, models)  # 4 averages of models
-                row = reply_scores(prepared, t, averages)  # 5 evaluate
-                row |= (
-                    evaluate_models(prepared, t, new, models, averages, pool, run.clients)
-                    if due
-                    else {}
-                )
-                seen = {
-                    key: value
-                    for one in new.values()
-                    for key, value in round_callback.on_round_end(one).items()
-                }
-                with uninterrupted():  # 6 take over, write down
-                    run.clients.commit()
-                    run.round, run.models, run.averages, run.sent = (
-                        t + 1,
-                        models,
-                        averages,
-                        exchange.sent,
-                    )
-                    run.server = server_state_after(
-                        prepared,
-                        run.server | {s: one.state for s, one in new.items()},
-                        models,
-                        t + 1,
-                    )
-                    run.ledger = exchange.ledger.with_time(trained, time.monotonic() - begun)
-                    run_folder.note(
-                        seen | exchange.collector.failures_row, row and row | run.ledger.spent
-                    )
-                    run_folder.checkpoint(run)
+                new = train_round(prepared, run, t, end, pool, callback, run_folder)
                 on_progress(clock.progress(run, end, loss_of(new), run_folder.rows))
             status = "done" if run.round == exp.rounds else "running"
             if status == "done":
@@ -140,14 +88,48 @@ def train(
         run_folder.checkpoint(run, force=True)
         if status != "running":
             run_folder.finish(status, named_models(prepared, run))
-    return Result.of(
-        exp,
-        status,
-        run,
-        run_folder.rows,
-        modules(prepared, run),
-        prepared.center(run.round, run.models),
-    )
+    center = prepared.center(run.round, run.models)
+    return Result.of(exp, status, run, run_folder.rows, modules(prepared, run), center)
+
+
+def train_round(
+    prepared: PreparedRun,
+    run: RunState,
+    t: int,
+    end: int,
+    pool: ClientPool,
+    callback: RunCallback,
+    run_folder: RunFolder,
+) -> dict[str, StepResult]:
+    """Make round ``t`` of a run that stops at ``end``, write it down, and give each slot's step."""
+    exp = prepared.exp
+    begun, due = time.monotonic(), exp.evaluate.due(t + 1, end, exp.rounds)
+    asked = prepared.select(t)  # 1 who is asked, by which model
+    averages = {key: dict(notes) for key, notes in run.averages.items()}
+    round_callback = callback.on_round_start(t, selected_clients(asked), averages, due)
+    collector = ReplyCollector(prepared, t, run.clients, averages, run.ledger, round_callback)
+    exchange = Exchange(pool, collector, run.sent)
+    new = exchange.run_slots(asked, partial(step_slot, prepared, run))  # 2 ask, average, step
+    models = prepared.merge(t, run.models, new)  # 3 where models meet
+    trained = time.monotonic() - begun - round_callback.seconds
+    update_averages(prepared, averages, t, run.models, models)  # 4 averages of models
+    row = reply_scores(prepared, t, averages)  # 5 evaluate
+    if due:
+        row |= evaluate_models(prepared, t, new, models, averages, pool, run.clients)
+    seen = {
+        key: value
+        for one in new.values()
+        for key, value in round_callback.on_round_end(one).items()
+    }
+    with uninterrupted():  # 6 take over, write down
+        run.clients.commit()
+        run.round, run.models, run.averages, run.sent = t + 1, models, averages, exchange.sent
+        states = run.server | {slot: one.state for slot, one in new.items()}
+        run.server = server_state_after(prepared, states, models, t + 1)
+        run.ledger = exchange.ledger.with_time(trained, time.monotonic() - begun)
+        run_folder.note(seen | collector.failures_row, row and row | run.ledger.spent)
+        run_folder.checkpoint(run)
+    return new
 
 
 def step_slot(prepared: PreparedRun, run: RunState, slot: str, send: Send) -> StepResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import torch
@@ -109,6 +110,34 @@ def curvature(
         "examples": len(used),
         "of": len(data),
     }
+    result |= _spectrum(hessian, progress, k, probes, method, density, layers, power, seed, room)
+    if rho is not None:
+        with progress.part("sharpness", weight=0.5):
+            result["sharpness"] = _sharpness(hessian, rho, progress)
+    if some:
+        hessian.release()
+        with progress.part("subsample", weight=1 / PARTS):
+            again = partial(
+                Hessian, learner, model, batch_size=batch_size, hold=room, tick=progress.tick
+            )
+            result["subsample"] = spread(used, again, trace=probes > 0, seed=seed, memory=room)
+    return result
+
+
+def _spectrum(
+    hessian: Hessian,
+    progress: Progress,
+    k: int,
+    probes: int,
+    method: str,
+    density: int,
+    layers: bool,
+    power: bool,
+    seed: int,
+    room: int,
+) -> dict[str, Any]:
+    """What is asked for of the eigenvalues of the whole and of layers."""
+    result: dict[str, Any] = {}
     if k:
         with progress.part("eigenvalues"):
             result |= _eigenvalues(hessian, k, seed, room)
@@ -130,21 +159,6 @@ def curvature(
                 name: eigenvalues(block, 1, seed=seed, memory=room).values for name, block in blocks
             }
             result["layers"] = {name: float(top[0]) for name, top in tops.items()}
-    if rho is not None:
-        with progress.part("sharpness", weight=0.5):
-            result["sharpness"] = _sharpness(hessian, rho, progress)
-    if some:
-        hessian.release()
-        with progress.part("subsample", weight=1 / PARTS):
-            result["subsample"] = spread(
-                used,
-                lambda part: Hessian(
-                    learner, model, part, batch_size=batch_size, hold=room, tick=progress.tick
-                ),
-                trace=probes > 0,
-                seed=seed,
-                memory=room,
-            )
     return result
 
 

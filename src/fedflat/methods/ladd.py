@@ -54,7 +54,7 @@ class SelfTraining(Term):
     forgotten."""
 
     kd: Scalar = 10.0
-    aggregator: str = "ladd"
+    rule: str = "ladd"
     mask: bool = True
     sure: float = UNSURE
     share: float = SHARE
@@ -64,7 +64,7 @@ class SelfTraining(Term):
 
     def __post_init__(self) -> None:
         scalar("self_training", "kd", self.kd)
-        choice("self_training", "rule", self.aggregator, ["ladd", "fda"])
+        choice("self_training", "rule", self.rule, ["ladd", "fda"])
         flag("self_training", "mask", self.mask)
         number("self_training", "sure", self.sure, low=0, high=1)
         number("self_training", "share", self.share, low=0, high=1)
@@ -110,9 +110,9 @@ class SelfTraining(Term):
         return as_images(v.output_of(Model(v.inbox[who], v.inbox[f"{who}_buffers"]), inputs))
 
     def _labels(self, v: ClientContext, who: str, scores: Tensor) -> PseudoLabels:
-        limits = self._thresholds(v, who) if self.aggregator == "fda" else None
+        limits = self._thresholds(v, who) if self.rule == "fda" else None
         return pseudo_labels(
-            scores, rule=self.aggregator, sure=self.sure, share=self.share, thresholds=limits
+            scores, rule=self.rule, sure=self.sure, share=self.share, thresholds=limits
         )
 
     def _thresholds(self, v: ClientContext, who: str) -> Tensor:
@@ -207,12 +207,12 @@ def self_training(
     kd: Scalar = SelfTraining.kd,
     omega: int = Teaching.omega,
     t_start: int | float | None = Teaching.t_start,
-    aggregator: str = SelfTraining.aggregator,
+    rule: str = SelfTraining.rule,
     mask: bool = SelfTraining.mask,
     sure: float = UNSURE,
     share: float = SHARE,
 ) -> Method:
     """FedAvg on images without labels, taught by its own averages: LADD's round without
     clusters."""
-    client = SelfTraining(kd, aggregator, mask, sure, share)
+    client = SelfTraining(kd, rule, mask, sure, share)
     return Method(client=(client,), server=(Teaching(omega, t_start, first=kd != 0),))

@@ -78,7 +78,7 @@ def ladd(
     kd: Scalar = SelfTraining.kd,
     omega: int = Teaching.omega,
     t_start: int | float | None = Teaching.t_start,
-    aggregator: str = SelfTraining.aggregator,
+    rule: str = SelfTraining.rule,
     mask: bool = SelfTraining.mask,
     sure: float = UNSURE,
     share: float = SHARE,
@@ -91,5 +91,5 @@ def ladd(
     ("all") or "nothing".
     """
     choice("ladd", "parts", parts, SHARED)
-    taught = self_training(kd, omega, t_start, aggregator, mask, sure, share)
+    taught = self_training(kd, omega, t_start, rule, mask, sure, share)
     return replace(taught, topology=StyleClusterTopology(groups, SHARED[parts]))

@@ -77,6 +77,9 @@ class GeM(nn.Module):
 class EmbedderNet(nn.Module):
     """The network; the last convolution is its last layer."""
 
+    recorded_as = "Net"
+    """The name of the class in the digests that run folders have."""
+
     def __init__(self, channels: int, outputs: int, width: int, groups: int, order: str) -> None:
         super().__init__()
         self.order = order

@@ -54,6 +54,9 @@ class CharLstm(ModelSpec):
 class CharLSTMNet(nn.Module):
     """The network."""
 
+    recorded_as = "Net"
+    """The name of the class in the digests that run folders have."""
+
     def __init__(self, letters: int, embedding: int, hidden: int, layers: int, every: bool) -> None:
         super().__init__()
         self.every = every

@@ -82,6 +82,9 @@ class ResNet18(ModelSpec):
 class ResNetBlock(nn.Module):
     """Two 3x3 convolutions and a shortcut; each ReLU is a module of its own."""
 
+    recorded_as = "Block"
+    """The name of the class in the digests that run folders have."""
+
     def __init__(self, before: int, after: int, norm: str, groups: int) -> None:
         super().__init__()
         stride = 1 if before == after else 2

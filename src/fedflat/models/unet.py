@@ -56,6 +56,9 @@ class SmallUNet(ModelSpec):
 class SmallUNetModule(nn.Module):
     """The network, layers named by where they stand."""
 
+    recorded_as = "Net"
+    """The name of the class in the digests that run folders have."""
+
     head_layers = ("up2", "up1", "up0", "classify")
 
     def __init__(self, channels: int, classes: int, width: int, groups: int) -> None:

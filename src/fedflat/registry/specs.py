@@ -75,8 +75,8 @@ class RegisteredName:
 
     @property
     def summary(self) -> str:
-        """The first line of its docstring."""
-        return (inspect.getdoc(self.make) or "").split("\n")[0]
+        """The first paragraph of its docstring, in one line."""
+        return " ".join((inspect.getdoc(self.make) or "").split("\n\n")[0].split())
 
 
 _REGISTRY: dict[str, RegisteredName] = {}

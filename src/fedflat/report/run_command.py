@@ -77,7 +77,7 @@ def _brought(method: str) -> dict[str, Any]:
     """The settings that a method decides by itself, as run.json has them; none if this version
     cannot read it."""
     try:
-        found = parse(method, "method").brings
+        found = parse(method, "method").topology_settings
     except (FedflatError, AttributeError):
         return {}
     return {

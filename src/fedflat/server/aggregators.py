@@ -40,9 +40,9 @@ class Aggregator(TextSpec, ABC):
         """The same of the replies that came in round ``t``, if they are enough."""
         if len(deltas) < self.min_replies():
             raise FedflatError(
-                f"round {t}: {self} needs at least {self.min_replies()} replies, but only {len(deltas)} came that could be "
-                "used. Ask more clients a round, or expect fewer attackers; on_bad='raise' and no min_replies show why "
-                "replies were left out."
+                f"round {t}: {self} needs at least {self.min_replies()} replies, but only {len(deltas)} came that "
+                "could be used. Ask more clients a round, or expect fewer attackers; on_bad='raise' and no min_replies "
+                "show why replies were left out."
             )
         return self.combine(deltas, weights)
 
@@ -50,8 +50,8 @@ class Aggregator(TextSpec, ABC):
         """Refuse a cohort that is too small."""
         if cohort < self.min_replies():
             raise SettingError(
-                f"{self} needs at least {self.min_replies()} replies a round, but only {cohort} clients are asked. Ask more "
-                "clients a round, or expect fewer attackers."
+                f"{self} needs at least {self.min_replies()} replies a round, but only {cohort} clients are asked. Ask "
+                "more clients a round, or expect fewer attackers."
             )
 
 

@@ -86,7 +86,7 @@ class PersonalizedEvaluation(ClientEvaluation):
 
     def final_instruction(self) -> Instruction:
         """Fine-tuning."""
-        return FineTune(evaluates=True)
+        return FineTune(tests=True)
 
 
 def nanmean(values: Tensor) -> float:

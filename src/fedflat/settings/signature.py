@@ -23,14 +23,14 @@ _HEAD = '''"""Settings as keyword arguments, for type checkers; made by `python 
 
 from typing import TypedDict
 
-from fedflat.simulation.attacks.attack import Attack
 from fedflat.client.learner import ModelLike
-from fedflat.simulation.clock import Clock
+from fedflat.core.schedules import Scalar
 from fedflat.data.federation import DataSpec
 from fedflat.execution.client_pool import ExecutorLike
-from fedflat.core.schedules import Scalar
 from fedflat.experiments.initializers import Initializer
 from fedflat.settings.groups import Cohorts, Orders
+from fedflat.simulation.attacks.attack import Attack
+from fedflat.simulation.clock import Clock
 from fedflat.tasks.task import Task
 from fedflat.topologies.topology import Topology
 '''

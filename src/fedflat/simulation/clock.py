@@ -32,17 +32,17 @@ class Clock(TextSpec, ABC):
     extra: float = 0.0
     """So many more clients are asked than are waited for, as a share: 0.3 asks 13 for the first
     10."""
-    availability: Availability | None = None
+    present: Availability | None = None
     """When clients are there; None: always."""
 
     def __post_init__(self) -> None:
         if self.deadline is not None:
             number("clock", "deadline", self.deadline, low=0, open_low=True, high=LONGEST_WAIT)
         number("clock", "extra", self.extra, low=0, high=MOST_EXTRA)
-        if self.availability is not None and not isinstance(self.availability, Availability):
+        if self.present is not None and not isinstance(self.present, Availability):
             raise SettingError(
                 f"clock: present must say when clients are there, as on_off(on=600, off=60) does, found "
-                f"{shown(self.availability)}."
+                f"{shown(self.present)}."
             )
 
     @abstractmethod
@@ -51,17 +51,17 @@ class Clock(TextSpec, ABC):
 
     def check(self, population: int) -> None:
         """Refuse clients that it knows no device of."""
-        if self.availability is not None:
-            self.availability.check(population)
+        if self.present is not None:
+            self.present.check(population)
 
     def digest(self) -> str:
         """A digest of what it reads from files; "" if it reads none."""
-        return self.availability.digest() if self.availability is not None else ""
+        return self.present.digest() if self.present is not None else ""
 
     @property
     def drops_clients(self) -> bool:
         """Whether replies may be lost."""
-        return self.deadline is not None or self.availability is not None
+        return self.deadline is not None or self.present is not None
 
     def selected_for(self, count: int) -> int:
         """How many are asked so that ``count`` are waited for."""
@@ -89,7 +89,7 @@ class Fleet:
     @cached_property
     def patient(self) -> Fleet:
         """The same devices, always there, of a server that waits for all of them."""
-        return Fleet(replace(self.clock, deadline=None, extra=0.0, availability=None), self.seed)
+        return Fleet(replace(self.clock, deadline=None, extra=0.0, present=None), self.seed)
 
     def seconds(self, client: int, work: float, down: float, up: float) -> float:
         """How long a visit takes by itself: bytes to the client, gradients of single examples,
@@ -99,5 +99,5 @@ class Fleet:
 
     def until(self, client: int, t: int, at: float) -> float | None:
         """Until when a client stays that is there at a time in round ``t``; None if it is away."""
-        present = self.clock.availability
+        present = self.clock.present
         return float("inf") if present is None else present.until(client, self.seed, t, at)

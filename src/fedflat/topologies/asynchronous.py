@@ -122,8 +122,8 @@ class Asynchronous(Topology):
         ):
             if wanted > population.n_clients:
                 raise SettingError(
-                    f"{self}: {wanted} {name} were asked for, but there are only {population.n_clients} clients. Ask for "
-                    "fewer, or cut the data into more clients."
+                    f"{self}: {wanted} {name} were asked for, but there are only {population.n_clients} clients. Ask "
+                    "for fewer, or cut the data into more clients."
                 )
         if sampler.cohorts is not None:
             self.in_flight(population, population.rounds - 1)

@@ -107,8 +107,8 @@ class Bank(Topology):
         every = self.every(population)
         if every is not None and every > population.rounds:
             raise SettingError(
-                f"{self} brings its models together every {every} rounds, but the run has only {population.rounds}: they "
-                "would never meet. Make R smaller, make more rounds, or say R='never' if that is meant."
+                f"{self} brings its models together every {every} rounds, but the run has only {population.rounds}: "
+                "they would never meet. Make R smaller, make more rounds, or say R='never' if that is meant."
             )
 
     def slots(self, population: ClientPopulation) -> Mapping[str, Sequence[int]]:

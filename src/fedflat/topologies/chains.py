@@ -140,15 +140,16 @@ class Chains(Topology):
                 return super().check(population)
             if population.sampler.cohorts is None and population.sampler.clients > groups:
                 raise SettingError(
-                    f"{population.sampler.clients} clients a round were asked for, which with {self} are superclients, but "
-                    f"there are only {groups}. Use at most {groups}, or make more of them."
+                    f"{population.sampler.clients} clients a round were asked for, which with {self} are superclients, "
+                    f"but there are only {groups}. Use at most {groups}, or make more of them."
                 )
             return population.sampler.check(groups, population.rounds)
         super().check(population)
         if population.sampler.smallest(population.rounds) < self.cut:
             raise SettingError(
                 f"{self} cuts a cohort into {self.cut} chains, but there are rounds with "
-                f"{population.sampler.smallest(population.rounds)} clients only. Ask more clients a round, or make fewer chains."
+                f"{population.sampler.smallest(population.rounds)} clients only. Ask more clients a round, or make "
+                "fewer chains."
             )
         if (
             population.sampler.cohorts is None

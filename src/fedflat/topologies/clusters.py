@@ -164,7 +164,8 @@ class Clusters(Clustered):
             for name in self.shared:
                 if not any(_within(one, name) for one in population.layout.names):
                     raise SettingError(
-                        f"clusters: the model has no layer {name!r} to share. It has {', '.join(population.layout.names)}."
+                        f"clusters: the model has no layer {name!r} to share. It has "
+                        f"{', '.join(population.layout.names)}."
                     )
 
     def merge(

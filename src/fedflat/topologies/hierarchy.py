@@ -48,9 +48,9 @@ class Hierarchy(Clustered):
         super().check(population)
         if self.every > population.rounds:
             raise SettingError(
-                f"{self} brings its clusters together every {self.every} rounds, but the run has only {population.rounds}: "
-                "they would never meet. Let them meet more often (every, in hfl T_c), make more rounds, or use "
-                "clusters(...)."
+                f"{self} brings its clusters together every {self.every} rounds, but the run has only "
+                f"{population.rounds}: they would never meet. Let them meet more often (every, in hfl T_c), make more "
+                "rounds, or use clusters(...)."
             )
 
     def merge(

@@ -35,15 +35,19 @@ def test_every_name_has_one_room() -> None:
 
 TRAIN = (
     "fedflat.experiments.train:train",
-    "fedflat.server.piece:step",
+    "fedflat.server.piece:server_step",
     "fedflat.experiments.exchange:Exchange.send",
 )
-FOLD = (*TRAIN, "fedflat.core.messages:fold", "fedflat.experiments.exchange:Exchange._dispatch")
+FOLD = (
+    *TRAIN,
+    "fedflat.core.messages:aggregate",
+    "fedflat.experiments.exchange:Exchange._dispatch",
+)
 VISIT = (
     *FOLD,
-    "fedflat.execution.in_process:_Alone.visit",
-    "fedflat.client.training:visit",
-    "fedflat.client.training:walk",
+    "fedflat.execution.in_process:_InProcessPool.run",
+    "fedflat.client.training:run_client",
+    "fedflat.client.training:local_train",
 )
 CASES = [
     ((), OTHER),
@@ -66,10 +70,17 @@ CASES = [
         "local gradient",
     ),
     (
-        (*VISIT, "fedflat.client.stacked_gradients:Batched._untraced.<locals>.loss", "torch:relu"),
+        (
+            *VISIT,
+            "fedflat.client.stacked_gradients:StackedGradients._untraced.<locals>.loss",
+            "torch:relu",
+        ),
         "local gradient",
     ),
-    ((*VISIT, "fedflat.client.training:_batches", "fedflat.client.local:Local.batches"), "data"),
+    (
+        (*VISIT, "fedflat.client.training:_batches", "fedflat.client.local:LocalTraining.batches"),
+        "data",
+    ),
     (
         (*VISIT, "fedflat.client.training:_batches", "fedflat.data.examples:ClientData.batch"),
         "data",
@@ -84,15 +95,15 @@ CASES = [
     ),
     (
         (
-            "fedflat.experiments.run_folder.run_folder:FolderBook.checkpoint",
-            "fedflat.experiments.state:Run.groups",
+            "fedflat.experiments.run_folder.run_folder:DiskRunFolder.checkpoint",
+            "fedflat.experiments.state:RunState.groups",
         ),
         "checkpoint",
     ),
     (
         (
             TRAIN[0],
-            "fedflat.experiments.run_folder.run_folder:FolderBook.resume",
+            "fedflat.experiments.run_folder.run_folder:DiskRunFolder.resume",
             "fedflat.experiments.run_folder.checkpoints:Store.read",
         ),
         START,
@@ -101,16 +112,16 @@ CASES = [
         (
             TRAIN[0],
             "fedflat.experiments.reporting:named_models",
-            "fedflat.client.learner:Learner.another",
+            "fedflat.client.learner:Learner.copy",
         ),
         START,
     ),
     (
-        (*FOLD, "fedflat.execution.workers:_Crew.visit", "multiprocessing.connection:wait"),
+        (*FOLD, "fedflat.execution.workers:_WorkerPool.run", "multiprocessing.connection:wait"),
         "waiting",
     ),
     (
-        (*FOLD, "fedflat.execution.workers:_Crew.visit", "fedflat.execution.pickling:receive"),
+        (*FOLD, "fedflat.execution.workers:_WorkerPool.run", "fedflat.execution.pickling:receive"),
         "messages",
     ),
     (

@@ -52,7 +52,7 @@ class Failing(Listener):
 @pytest.fixture
 def callback(monkeypatch: pytest.MonkeyPatch) -> Listener:
     heard = Listener()
-    monkeypatch.setattr(tee, "open_tracker", lambda name, folder: heard)
+    monkeypatch.setattr(tee, "open_logger", lambda name, folder: heard)
     return heard
 
 
@@ -111,7 +111,7 @@ def test_one_that_fails_is_given_up_and_the_run_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing, said = Failing(), []
-    monkeypatch.setattr(tee, "open_tracker", lambda name, folder: failing)
+    monkeypatch.setattr(tee, "open_logger", lambda name, folder: failing)
     follow(tmp_path / "run", said=said)
     assert [heard[1] for heard in failing.heard if heard[0] == "row"] == [1, 2, 3]
     assert ("end", "done") not in failing.heard
@@ -127,7 +127,7 @@ def test_one_that_fails_is_given_up_and_the_run_is_not(
 
 def test_one_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(tee, "open_tracker", lambda name, folder: 1 / 0)
+    monkeypatch.setattr(tee, "open_logger", lambda name, folder: 1 / 0)
     follow(tmp_path / "run", said=said)
     assert len(said) == 1
     assert len(rows(tmp_path / "run")) == 6
@@ -191,7 +191,7 @@ def test_a_library_that_is_gone_when_going_on(
         "model": "logistic",
         "threads": 1,
     }
-    monkeypatch.setattr(tee, "open_tracker", lambda name, folder: callback)
+    monkeypatch.setattr(tee, "open_logger", lambda name, folder: callback)
     monkeypatch.setattr(tracker, "find_spec", lambda name: object())
     stop = Reporter(announce=lambda exp, place, total: stop_at(1))
     with pytest.raises(KeyboardInterrupt):

@@ -85,7 +85,7 @@ def test_patterns() -> None:
 
 
 def test_the_toy_table_is_the_one_of_the_readme() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
     command = re.search(r"fedflat (compare fedavg [^`]*)```", readme)
     assert command
     asked = vars(build().read(shlex.split(command[1].replace("\\\n", ""))))

@@ -28,7 +28,7 @@ from fedflat.papers.reproduce.selection import find_table
 from fedflat.papers.reproduce.summary import lines
 from papers.reproduce.test_reproduce import reproduce
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = Path(__file__).parents[3] / "results"
 KEPT = sorted(path.parent for path in RESULTS.glob("*/study.json"))
 SETTINGS: dict[str, Any] = {
     "on": "digits(lda(0), clients=10)",

@@ -217,7 +217,7 @@ def test_it_listens_to_what_its_client_is_sent(monkeypatch: pytest.MonkeyPatch) 
     def overhear(self: Any, attacked: Any, notes: Any, client: int, broadcast: Broadcast) -> None:
         heard.append((client, broadcast))
 
-    monkeypatch.setattr(type(exp.attack), "overhear", overhear)
+    monkeypatch.setattr(type(exp.attack), "observe", overhear)
     ff.train(exp)
     assert len(heard) == 4 * 30  # every client of every chain, in every round
     sent = {(client, broadcast.round): broadcast.params for client, broadcast in heard}

@@ -425,7 +425,7 @@ def test_the_remark_before_the_run() -> None:
 
 def test_an_attack_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that is printed in docs/attacks.md."""
-    text = (Path(__file__).parents[2] / "docs" / "attacks.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "attacks.md").read_text()
     code = text.split("```python\n")[1].split("```")[0]
     for name in ("_REGISTRY", "_NAMES"):
         monkeypatch.setattr(spelling, name, dict(getattr(spelling, name)))

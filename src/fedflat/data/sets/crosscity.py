@@ -31,7 +31,10 @@ class CrossCity(SceneSet):
 
     folders = ("crosscity", "NTHU_Datasets", "NTHU")
     needed = tuple(f"{city}/Images" for city in CITIES)
-    by_hand = "Ask for it at https://yihsinchen.github.io/segmentation_adaptation and unpack it into a folder crosscity."
+    by_hand = (
+        "Ask for it at https://yihsinchen.github.io/segmentation_adaptation and unpack it into a folder "
+        "crosscity."
+    )
     published = (1024, 2048)
 
     @property

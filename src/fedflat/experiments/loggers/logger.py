@@ -37,7 +37,8 @@ SINKS: dict[str, tuple[str, ...]] = {
     "wandb": ("wandb",),
     "mlflow": ("mlflow", "sqlalchemy", "alembic"),
 }
-"""The trackers, and the libraries each needs. Each is the ``Sink`` of the module of its name."""
+"""The trackers, and the libraries each needs. Each has the module of its name."""
+_CLASSES = {"tensorboard": "TensorBoardLogger", "wandb": "WandbLogger", "mlflow": "MLflowLogger"}
 
 
 def names_of(text: str | None) -> list[str]:
@@ -73,7 +74,8 @@ def check_installed(text: str | None) -> None:
 def open_logger(name: str, folder: Path) -> Logger:
     """The tracker of this name, for the run in ``folder``."""
     own_folder(folder / ("mlruns" if name == "mlflow" else name))
-    opened: Logger = import_module(f"fedflat.experiments.loggers.{name}").Sink(folder)
+    module = import_module(f"fedflat.experiments.loggers.{name}")
+    opened: Logger = getattr(module, _CLASSES[name])(folder)
     return opened
 
 

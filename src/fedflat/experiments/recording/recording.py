@@ -125,8 +125,8 @@ class Recording(RunCallback):
         if recorder.name not in self.troubled:
             self.troubled.add(recorder.name)
             self.say(
-                f"watching {recorder.name} failed in round {t} ({type(error).__name__}: {error}). It is left out there, "
-                "and wherever it fails again; the run goes on."
+                f"watching {recorder.name} failed in round {t} ({type(error).__name__}: {error}). It is left out "
+                "there, and wherever it fails again; the run goes on."
             )
 
 

@@ -123,7 +123,7 @@ def module_digest(module: nn.Module) -> str:
     parts = [
         [
             name,
-            type(part).__qualname__,
+            getattr(type(part), "recorded_as", type(part).__qualname__),
             part.extra_repr(),
             {k: v for k, v in vars(part).items() if _plain(k, v)},
         ]

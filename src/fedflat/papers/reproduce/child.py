@@ -52,7 +52,7 @@ def main(words: list[str]) -> int:
         wait_until_free(folder / name)
         reporter = Reporter(announce, tell_of("say"), tell_of("note"))
         wishes: dict[str, Any] = {
-            "voice": reporter,
+            "reporter": reporter,
             "checkpoint_every": float(words[5]),
             "until": until,
         }
