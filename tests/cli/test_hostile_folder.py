@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
-from fedflat.kernels.bfloat16 import dies
 from PIL import Image
 
 from experiments.small import FEDFLAT
@@ -143,9 +141,3 @@ def test_every_command_in_a_hostile_folder(tmp_path: Path) -> None:
 def test_no_command_is_left_out() -> None:
     [commands] = [one for one in build()._actions if isinstance(one, argparse._SubParsersAction)]
     assert {words[0] for words in COMMANDS} | {"watch"} == set(commands.choices)
-
-
-def test_the_trial_of_bfloat16(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(hostile(tmp_path / "here", tmp_path / "markers"))
-    assert not dies("import struct")
-    assert os.listdir(tmp_path / "markers") == []

@@ -131,9 +131,9 @@ def test_a_study_shows_its_time_left(tmp_path: Path) -> None:
     shown = [line for line in screen(seen) if "round" in line]
     assert len(shown) == 2
     assert re.fullmatch(r"\[1/2\]  round 30/30  test \S+ %  done( \(study \S+ left\))?", shown[0])
-    assert re.search(r"round \d+/30  .*\d+s left \(study \S+\)", plain(seen))
+    assert re.search(r"round \d+/30  .*(left \(study \S+\)|study \S+ left)", plain(seen))
     assert re.fullmatch(r"\[2/2\]  round 30/30  test \S+ % \(round 30\)  done  fedsam", shown[1])
-    said = start(*words, str(tmp_path / "file")).communicate(timeout=100)[1]
+    said = start(*words, str(tmp_path / "file")).communicate()[1]
     assert "\x1b" not in said
     assert re.search(
         r"\[1/2\] fedavg\(\), seed 0\n  round 1/30  train loss \S+  \S+ left \(study \S+\)  \S+ samples/s\n",

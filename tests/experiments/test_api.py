@@ -229,7 +229,7 @@ def test_progress_is_told_unless_it_is_not_wanted(
     said, told = capsys.readouterr()
     assert said == ""
     assert "fedavg(), seed 0\n" in told
-    assert re.search(r"  round 3/3  accuracy \S+ %  done  loss", told)
+    assert re.search(r"  round 3/3  test \S+ % \(round 3\)  train loss \S+  done  ", told)
     both = ff.compare(["fedavg", "fedprox"], on=on, **SETTINGS)
     assert "[2/2] fedprox(), seed 0\n" in capsys.readouterr().err
     assert isinstance(both, ff.Results)

@@ -28,12 +28,10 @@ def content_of(owner: str, path: str) -> bytes:
     try:
         content = read_file(Path(os.path.expanduser(path)))
     except Damaged as error:
-        raise DataError(
-            f"{owner}: {shown(path)} cannot be read: {error}. Give a JSON file."
-        ) from None
+        raise DataError(f"{owner}: {path!r} cannot be read: {error}. Give a JSON file.") from None
     if content is None:
         raise DataError(
-            f"{owner}: there is no file {shown(path)}. Give a JSON file with an entry for every client."
+            f"{owner}: there is no file {path!r}. Give a JSON file with an entry for every client."
         )
     return content
 
@@ -48,9 +46,9 @@ def entries_of(owner: str, path: str) -> dict[str, Any]:
     try:
         said = parse_json(content_of(owner, path))
     except Damaged as error:
-        raise DataError(f"{owner}: {shown(path)} {FORM}, but is not JSON: {error}.") from None
+        raise DataError(f"{owner}: {path!r} {FORM}, but is not JSON: {error}.") from None
     if not isinstance(said, dict):
-        raise DataError(f"{owner}: {shown(path)} {FORM}, found {shown(said)}.")
+        raise DataError(f"{owner}: {path!r} {FORM}, found {shown(said)}.")
     return said
 
 

@@ -59,10 +59,10 @@ def _lists(path: str) -> list[tuple[str, Any]]:
         said = parse_json(read_bytes(Path(os.path.expanduser(path))))
     except OSError as error:
         raise DataError(
-            f"from_file: cannot read {shown(path)}: {reason(error)}. Give a JSON file."
+            f"from_file: cannot read {path!r}: {reason(error)}. Give a JSON file."
         ) from None
     except Damaged as error:
-        raise DataError(f"from_file: {shown(path)} is not JSON: {error}.") from None
+        raise DataError(f"from_file: {path!r} is not JSON: {error}.") from None
     if isinstance(said, dict):
         said = said.get("user_data", said)
     if isinstance(said, dict):
