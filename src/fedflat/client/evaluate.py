@@ -68,7 +68,7 @@ def eval_batch_size(shape: tuple[int, ...]) -> int:
     """How many examples of this shape are judged at once: fewer of large images, whose every pixel
     has its scores.
 
-    >>> at_once((3, 32, 32)), at_once((3, 180, 240)), at_once((3, 1024, 2048))
+    >>> eval_batch_size((3, 32, 32)), eval_batch_size((3, 180, 240)), eval_batch_size((3, 1024, 2048))
     (256, 64, 1)
     """
     return min(BATCH, max(1, NUMBERS // max(prod(shape), 1)))

@@ -26,7 +26,7 @@ def request_seed(round: int, client: int, visit: int = 0) -> tuple[int, ...]:
     """The path of a client's draws in a round; a further ``visit`` in the round has draws of its
     own.
 
-    >>> of_visit(3, 7), of_visit(3, 7, 1)
+    >>> request_seed(3, 7), request_seed(3, 7, 1)
     ((3, 7), (3, 7, 1))
     """
     return (round, client, visit) if visit else (round, client)

@@ -61,7 +61,7 @@ class RunLabel:
     def names(self) -> Iterator[str]:
         """The method, shorter and shorter: without arguments, then its first piece only.
 
-        >>> list(Which("fedasam(rho=warmup(0.1, 0.5, 9)) + swa()", 0).names())[1:]
+        >>> list(RunLabel("fedasam(rho=warmup(0.1, 0.5, 9)) + swa()", 0).names())[1:]
         ['fedasam + swa, seed 0', 'fedasam + swa', 'fedasam + ...']
         """
         bare = re.sub(r"\s+", " ", _without_arguments(self.method))
@@ -113,9 +113,9 @@ def _score(progress: Progress, judged: Headline) -> tuple[str, str, str]:
     """The last test score and the round it was computed in; a short form leaves the current round
     out.
 
-    >>> _score(Tick(17, 40, row={"round": 15, "accuracy": 0.134}), ACCURACY)
+    >>> _score(Progress(17, 40, row={"round": 15, "accuracy": 0.134}), ACCURACY)
     ('test 13.40 % (round 15)', 'test 13.40 % (r15)', 'test 13.40 % (r15)')
-    >>> _score(Tick(15, 40, row={"round": 15, "miou": 0.25}), Headline("miou", "mIoU", "%", 100.0))
+    >>> _score(Progress(15, 40, row={"round": 15, "miou": 0.25}), Headline("miou", "mIoU", "%", 100.0))
     ('test mIoU 25.00 % (round 15)', 'test mIoU 25.00 %', 'test 25.00 %')
     """
     if progress.row is None or judged.name not in progress.row:
@@ -129,9 +129,9 @@ def _score(progress: Progress, judged: Headline) -> tuple[str, str, str]:
 def _left(progress: Progress) -> tuple[str, str]:
     """The time left of the run and of the study, and a short form.
 
-    >>> _left(Tick(15, 40, pace=2.0)), _left(Tick(15, 40, pace=2.0, study_left=7800.0))
+    >>> _left(Progress(15, 40, pace=2.0)), _left(Progress(15, 40, pace=2.0, study_left=7800.0))
     (('50s left', '50s left'), ('50s left (study 2h10m)', 'study 2h10m left'))
-    >>> _left(Tick(40, 40)), _left(Tick(40, 40, study_left=7800.0))
+    >>> _left(Progress(40, 40)), _left(Progress(40, 40, study_left=7800.0))
     (('done', 'done'), ('done (study 2h10m left)', 'done'))
     """
     own = f"{duration(progress.left)} left" if progress.round < progress.rounds else "done"

@@ -57,7 +57,7 @@ def transform_for(tile: int, width: int, dtype: torch.dtype = torch.float64) -> 
     """The transforms for ``tile`` outputs of a kernel of ``width``; of the two, one is even and one
     is odd.
 
-    >>> [len(rule(tile, 5).pixels) for tile in (2, 4, 8, 10)]
+    >>> [len(transform_for(tile, 5).pixels) for tile in (2, 4, 8, 10)]
     [6, 9, 15, 18]
     """
     length = tile + width - 1
@@ -196,7 +196,7 @@ def planned(
     quicker.
 
     >>> planned((64, 64, 14, 14), (64, 64, 5, 5))
-    Plan(height=10, width=10, rows=(10, 5), columns=(10, 5))
+    TilePlan(height=10, width=10, rows=(10, 5), columns=(10, 5))
     >>> planned((64, 3, 32, 32), (64, 3, 5, 5)), planned((1, 64, 14, 14), (64, 64, 5, 5))
     (None, None)
     """

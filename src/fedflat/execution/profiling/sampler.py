@@ -69,7 +69,7 @@ class Samples:
 class StackSampler:
     """Looks at the thread that enters it, until it is left.
 
-    >>> with Sampler() as sampler:
+    >>> with StackSampler() as sampler:
     ...     total = sum(range(1_000_000))
     >>> sampler.samples().cost < 1
     True

@@ -40,7 +40,7 @@ ALL = "all"
 def recorders_of(text: str | None) -> tuple[MetricRecorder, ...]:
     """The watchers that a text names.
 
-    >>> [watcher.name for watcher in watchers_of("norms, drift")], watchers_of(None), watchers_of("none")
+    >>> [watcher.name for watcher in recorders_of("norms, drift")], recorders_of(None), recorders_of("none")
     (['norms', 'drift'], (), ())
     """
     if text == ALL:

@@ -22,7 +22,7 @@ def read(text: str) -> PublishedCell:
     """The entry a text stands for.
 
     >>> read("52.00±0.36(206)"), read("X")
-    (Cell(value=52.0, spread=0.36, aside='206'), Cell(value=None, spread=None, aside=''))
+    (PublishedCell(value=52.0, spread=0.36, aside='206'), PublishedCell(value=None, spread=None, aside=''))
     """
     if text == "X":
         return PublishedCell(None)
@@ -38,7 +38,7 @@ def rows(table: str, *heads: str) -> Iterator[tuple[str, dict[str, PublishedCell
     is no entry.
 
     >>> list(rows("fedavg 1.5 -", "one", "two"))
-    [('fedavg', {'one': Cell(value=1.5, spread=None, aside='')})]
+    [('fedavg', {'one': PublishedCell(value=1.5, spread=None, aside='')})]
     """
     for line in table.strip().splitlines():
         name, *cells = line.split()

@@ -152,7 +152,7 @@ def difference(one: CellStatus) -> float | None:
 def decimals(cell: TableCell) -> int:
     """How many digits after the point the paper prints.
 
-    >>> decimals(Cell(name="a/b", arguments={}, reported=59.9, spread=0.42))
+    >>> decimals(TableCell(name="a/b", arguments={}, reported=59.9, spread=0.42))
     2
     """
     printed = [Decimal(repr(float(x))) for x in (cell.reported, cell.spread) if x is not None]
