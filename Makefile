@@ -51,6 +51,7 @@ bench: $(READY)  ## speed against bare PyTorch, on a quiet machine: about half a
 
 lint: $(READY)
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
 clean:
