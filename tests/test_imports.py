@@ -14,6 +14,7 @@ CASES = {
     "dir": "import fedflat; dir(fedflat); fedflat.__version__; fedflat.FedflatError",
     "help": "from fedflat.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
     "help of run": "from fedflat.cli import main\ntry: main(['run', '--help'])\nexcept SystemExit: pass",
+    "help of list": "from fedflat.cli import main\ntry: main(['list', '--help'])\nexcept SystemExit: pass",
     "version": "from fedflat.cli import main\ntry: main(['--version'])\nexcept SystemExit: pass",
     "wrong option": "from fedflat.cli import main\ntry: main(['run', 'x', '--round', '3'])\nexcept SystemExit: pass",
 }
@@ -26,6 +27,13 @@ def test_nothing_heavy(code: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "LOADED []"
+
+
+@pytest.mark.parametrize("kind", ["schedules", "partitions", "commands", "presets"])
+def test_lists_without_torch(kind: str) -> None:
+    check = f"import sys; from fedflat.cli import main; main(['list', '{kind}']); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
 
 
 def test_importing_a_name_brings_what_it_needs() -> None:

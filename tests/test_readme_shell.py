@@ -39,7 +39,7 @@ ALSO = {
     "run": ["--threads", "1"],
     "compare": ["--threads", "1"],
 }
-ONLY_READ = [["watch"], ["data", "get"], ["reproduce", "toy"], ["reproduce", "fedgloss/table3"]]
+ONLY_READ = [["dashboard"], ["data", "get"], ["reproduce", "toy"], ["reproduce", "fedgloss/table3"]]
 DRIVER = """
 import glob, json, sys
 from fedflat.cli import main

@@ -12,8 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedflat.composition.method import Method
+from fedflat.core.schedules import Decay, Warmup
 from fedflat.errors import FedflatError, SpellingError
-from fedflat.registry.specs import TextSpec, find, parse, register, registered, spell, spell_call
+from fedflat.registry.builtin_modules import KIND_HOMES, import_all
+from fedflat.registry.specs import (
+    TextSpec,
+    find,
+    parse,
+    parse_list,
+    register,
+    registered,
+    spell,
+    spell_call,
+)
 
 positive = st.floats(1e-6, 0.99)
 schedules = st.one_of(
@@ -223,7 +234,10 @@ def test_nothing_is_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
         ("sam(roh=0.1)", "sam() has no argument 'roh'. Did you mean 'rho'? It takes: rho."),
         ("fedavg(lr=1)", "fedavg() has no argument 'lr'. It takes: nothing."),
         ("sam(rho=warmpu(0, 1, 2))", "unknown name 'warmpu'. Did you mean 'warmup'?"),
-        ("digits()", "'digits' is a data set, not a method. `fedflat methods` lists them all."),
+        (
+            "digits()",
+            "'digits' is a data set, not a method. `fedflat list methods` shows all of them.",
+        ),
         ("sam(rho=0.1, rho=0.2)", "sam() is given 'rho' twice"),
         ("sam(0.1, 0.2)", "sam(rho"),
         ("sam(rho=", "cannot read 'sam(rho=' near column"),
@@ -306,3 +320,27 @@ def test_a_name_of_no_kind_is_refused() -> None:
         match=r"there is no kind 'dataset'\. Did you mean 'data set'\? Known: method, ",
     ):
         register("dataset", "mine")
+
+
+@pytest.mark.parametrize("kind", KIND_HOMES)
+def test_kinds_that_are_read_alone_are_all_in_their_modules(kind: str) -> None:
+    import_all()
+    homes = tuple(f"fedflat.{home}" for home in KIND_HOMES[kind])
+    ours = [
+        entry.make.__module__
+        for entry in registered(kind)
+        if entry.make.__module__.startswith("fedflat.")
+    ]
+    assert all(module.startswith(homes) for module in ours)
+    assert bool(ours) == bool(homes)
+
+
+def test_a_list_is_read_item_by_item() -> None:
+    assert parse_list("decay(0.1, 0.5), warmup(0, 1, 5),", "schedule") == (
+        Decay(0.1, 0.5),
+        Warmup(0, 1, 5),
+    )
+    assert parse_list("decay(0.1, 0.5)", "schedule") == (Decay(0.1, 0.5),)
+    for wrong in ("decay(0.1, 0.5), 3", "decay(0.1, 0.5); 3", "fedavg,", "(((" * 99):
+        with pytest.raises(SpellingError):
+            parse_list(wrong, "schedule")

@@ -16,6 +16,7 @@ import argparse
 import ast
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -41,6 +42,14 @@ CLOCK = {
     "end",
 }
 """Keys of JSON files that may differ between two runs of the same thing."""
+RENAMED = {
+    "watch": "record",
+    "track": "logger",
+    "watch.jsonl": "recorded.jsonl",
+    "param_norm": "norms",
+    "feature_norms": "features",
+}
+"""Words in the names of files and values that an older checkout writes differently."""
 PASSED_OVER = {"lock", "report.html"}
 SETTINGS: dict[str, Any] = {
     "on": "digits(lda(0.3), clients=12, split=0.7)",
@@ -123,11 +132,8 @@ def experiments(methods: list[str]) -> Iterator[tuple[str, Callable[[Path], obje
     )
     for model in ("tiny_convnet", "resnet20"):
         yield f"{model} fedsam", _run("fedsam(rho=0.05)", model=model, threads=1, rounds=2)
-    for watch in ("drift,alignment,norms,classes",):
-        yield (
-            f"watched {watch}",
-            _run("fedsam(rho=0.05) + swa(start=1, cycle=1)", watch=watch, threads=1),
-        )
+    for metrics in ("drift,alignment,norms,classes",):
+        yield f"recorded {metrics}", lambda folder, metrics=metrics: _recorded(metrics, folder)
     for method in (
         "fedgloss(rho_s=0.1, rho_l=0.1) + wima(window=2)",
         "feddyn(alpha=0.1) + asam() + ema(gamma=0.5)",
@@ -175,6 +181,16 @@ def _run(method: str, **more: Any) -> Callable[[Path], object]:
         return fedflat.run(method, out=folder, quiet=True, **settings)
 
     return make
+
+
+def _recorded(metrics: str, folder: Path) -> None:
+    """A run with recorded metrics, by the name of the setting in this checkout."""
+    import inspect
+
+    import fedflat
+
+    name = "record" if "record" in inspect.signature(fedflat.run).parameters else "watch"
+    _run("fedsam(rho=0.05) + swa(start=1, cycle=1)", threads=1, **{name: metrics})(folder)
 
 
 def _fedflat(*words: str, **more: Any) -> Any:
@@ -256,7 +272,11 @@ def contents(folder: Path) -> dict[str, Any]:
             }
         else:
             found[name] = path.read_bytes()
-    return found | _checkpoints(folder)
+    return {_renamed(name): value for name, value in (found | _checkpoints(folder)).items()}
+
+
+def _renamed(name: str) -> str:
+    return re.sub(r"watch\.jsonl|\w+", lambda word: RENAMED.get(word[0], word[0]), name)
 
 
 def _checkpoints(folder: Path) -> dict[str, Any]:

@@ -96,6 +96,9 @@ from fedflat.experiments.initializers import fresh as fresh
 from fedflat.experiments.initializers import from_run as from_run
 from fedflat.experiments.initializers import from_weights as from_weights
 from fedflat.experiments.initializers import pretrained as pretrained
+from fedflat.experiments.loggers.logger import Logger as Logger
+from fedflat.experiments.recording.recorder import Metric as Metric
+from fedflat.experiments.recording.recorder import RoundView as RoundView
 from fedflat.experiments.results.results import Result as Result
 from fedflat.experiments.results.results import Results as Results
 from fedflat.experiments.results.results import summarise as summarise
@@ -194,6 +197,7 @@ from fedflat.models.spec import ModelSpec as ModelSpec
 from fedflat.models.stochastic import stochastic as stochastic
 from fedflat.models.unet import small_unet as small_unet
 from fedflat.registry.plugins import load_plugin as load_plugin
+from fedflat.registry.specs import TextSpec as TextSpec
 from fedflat.registry.specs import parse as parse
 from fedflat.registry.specs import register as register
 from fedflat.report import write_report as write_report

@@ -19,13 +19,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any, BinaryIO, TextIO
-
-import torch
-from safetensors.torch import save
-from torch import Tensor
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from fedflat.errors import RunError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LIMIT = 2**30
 """Bytes of the longest text that is read."""
@@ -240,6 +239,9 @@ def sync_folder(folder: Path) -> None:
 def pack(tensors: Mapping[str, Tensor]) -> bytes:
     """A safetensors file. Tensors that share their memory, as models share buffers, are written one
     by one."""
+    import torch
+    from safetensors.torch import save
+
     seen: set[int] = set()
     apart = {}
     for name, tensor in tensors.items():

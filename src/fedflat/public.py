@@ -15,9 +15,9 @@ from pathlib import Path
 import fedflat
 from fedflat.registry.specs import KINDS, registered
 
-INSIDE = ("ask", "describer", "measure", "attacker")
-"""Kinds that travel as text between server and clients and that nobody types: in Python their
-classes are public."""
+INSIDE = ("ask", "describer", "measure", "attacker", "executor", "metric", "logger", "command")
+"""Kinds whose factories are not public names of the package: in Python their classes are, or they
+are named in text."""
 SAYABLE = Path(__file__).with_name("exports.py")
 STUB = Path(__file__).with_name("__init__.pyi")
 

@@ -14,7 +14,7 @@ from fedflat.analysis import analyses as see
 from fedflat.analysis.analyses import AnalysisResult, CurvatureOptions, Scope
 from fedflat.analysis.analysis_store import AnalysisStore
 from fedflat.analysis.loaded_run import LoadedRun, loaded_runs, one_model
-from fedflat.cli.analyse import _words
+from fedflat.cli.analysis import _words
 from fedflat.cli.main import main
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.api import compare, run
@@ -409,7 +409,7 @@ def test_the_command_line(study: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert said.count("lambda_1 ") >= 3
     assert said.count("3 x 3 points") == 3
     assert main([*words, "--quiet"]) == 0
-    assert capsys.readouterr().out.count("(known already)") == 9
+    assert capsys.readouterr().out.count("(computed before)") == 9
     assert main(["report", str(study), "--out", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
     assert "fedsam(rho=0.1) + ema(gamma=0.5)" in page

@@ -243,7 +243,7 @@ def test_from_the_command_line_to_the_page(run: Path, capsys: pytest.CaptureFixt
     said = capsys.readouterr().out
     assert "pictures: 9 classes on test, unseen_weather" in said
     assert (
-        "styles: 4 clients in 3 clusters (by the silhouette: the run has made none), silhouette"
+        "styles: 4 clients in 3 clusters (chosen by the silhouette, since the run has no groups), silhouette"
         in said
     )
     found = collect([run])

@@ -290,7 +290,7 @@ def test_a_picture_to_predict_is_never_replaced(
     before = (tmp_path / "a.mask.png").read_bytes()
     words = [str(tmp_path / "a.png"), str(tmp_path / "a.mask.png"), "--overwrite"]
     assert main(["predict", str(run), *words]) == 2
-    assert "a.mask.png would replace a picture to predict" in capsys.readouterr().err
+    assert "a.mask.png would replace an image to predict" in capsys.readouterr().err
     assert (tmp_path / "a.mask.png").read_bytes() == before
 
 

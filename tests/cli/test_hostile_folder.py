@@ -14,7 +14,8 @@ import numpy as np
 from PIL import Image
 
 from experiments.small import FEDFLAT
-from fedflat.cli.parser import KINDS, build
+from fedflat.cli.parser import build
+from fedflat.registry.specs import KINDS
 
 NAMES = {
     *sys.stdlib_module_names,
@@ -74,9 +75,8 @@ COMMANDS = (
         "street",
     ),
     ("predict", "street", "../picture.png"),
-    ("methods",),
-    *((kind,) for kind in KINDS),
-    ("presets",),
+    ("list",),
+    *(("list", kind) for kind in (*filter(None, KINDS.values()), "presets")),
     ("data", "list"),
     ("data", "show", "digits(clients=20)"),
     ("data", "get", "digits"),
@@ -102,8 +102,8 @@ def hostile(folder: Path, markers: Path) -> Path:
 
 
 def test_every_command_in_a_hostile_folder(tmp_path: Path) -> None:
-    """One process carries out all commands but `watch`; its own script is elsewhere, as `fedflat`
-    is."""
+    """One process carries out all commands but `dashboard`; its own script is elsewhere, as
+    `fedflat` is."""
     folder = hostile(tmp_path / "here", tmp_path / "markers")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "driver.py").write_text(DRIVER)
@@ -127,17 +127,17 @@ def test_every_command_in_a_hostile_folder(tmp_path: Path) -> None:
     assert codes == [0] * len(COMMANDS), done.stderr
 
     with subprocess.Popen(
-        [FEDFLAT, "watch", "study", "--port", "0"],
+        [FEDFLAT, "dashboard", "study", "--port", "0"],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
-    ) as watch:
-        assert watch.stdout is not None
-        assert watch.stdout.readline()
-        watch.terminate()
+    ) as dashboard:
+        assert dashboard.stdout is not None
+        assert dashboard.stdout.readline()
+        dashboard.terminate()
     assert os.listdir(tmp_path / "markers") == []
 
 
 def test_no_command_is_left_out() -> None:
     [commands] = [one for one in build()._actions if isinstance(one, argparse._SubParsersAction)]
-    assert {words[0] for words in COMMANDS} | {"watch"} == set(commands.choices)
+    assert {words[0] for words in COMMANDS} | {"analyze", "dashboard"} == set(commands.choices)

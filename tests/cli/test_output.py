@@ -17,7 +17,9 @@ FULL = Path("/dev/full")
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is always full")
 @pytest.mark.parametrize("buffered", [True, False], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize(
-    "words", [["methods"], ["--help"], ["--version"], ["presets", "man"]], ids=" ".join
+    "words",
+    [["list", "methods"], ["--help"], ["--version"], ["list", "presets", "man"]],
+    ids=" ".join,
 )
 def test_output_that_cannot_be_written(words: list[str], buffered: bool) -> None:
     """It ended in a traceback, or in status 0 as if it had been written."""
@@ -40,9 +42,9 @@ def test_output_that_cannot_be_written(words: list[str], buffered: bool) -> None
 
 
 def test_another_error_of_the_system_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(asked: object) -> int:
+    def fails(args: object) -> int:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("fedflat.cli.methods.carry_out", fails)
+    monkeypatch.setattr("fedflat.cli.verbs.list.run", fails)
     with pytest.raises(OSError, match="Input/output error"):
-        main(["methods"])
+        main(["list", "methods"])

@@ -78,7 +78,7 @@ def test_a_reader_leaves_after_the_first_line(tmp_path: Path) -> None:
     )
     os.close(theirs)
     with open(ours) as reader:
-        assert reader.readline().startswith(f"on {ON}")
+        assert reader.readline().startswith(f"data {ON}")
     try:
         process.communicate("the reader has left\n", timeout=240)
     finally:
@@ -142,7 +142,7 @@ def test_nobody_reads_a_table(tmp_path: Path) -> None:
     assert json.loads((out / "table.json").read_text())["cells"][0]["evaluations"] > 0
 
 
-@pytest.mark.parametrize("words", [("methods",), ("--help",), ("presets",)])
+@pytest.mark.parametrize("words", [("list", "methods"), ("--help",), ("list", "presets")])
 def test_nobody_reads_a_list(words: tuple[str, ...]) -> None:
     """Longer or shorter than what Python writes at once."""
     assert without_reader(*words)[0] == 0

@@ -57,7 +57,7 @@ def forged(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     del facts["end"]
     facts["status"], facts["identity"] = "running", ""
     facts["identity"] = identity(facts)
-    for name in ("metrics.jsonl", "watch.jsonl"):
+    for name in ("metrics.jsonl", "recorded.jsonl"):
         (folder / name).unlink(missing_ok=True)
     (folder / "run.json").write_text(json.dumps(facts))
 
@@ -140,9 +140,9 @@ def test_what_a_run_says_is_shown_escaped(capsys: pytest.CaptureFixture[str]) ->
 def test_an_error_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(asked: object) -> int:
+    def fails(args: object) -> int:
         raise FedflatError(f"it is damaged ({ESCAPES})")
 
-    monkeypatch.setattr("fedflat.cli.methods.carry_out", fails)
-    assert main(["methods"]) == 2
+    monkeypatch.setattr("fedflat.cli.verbs.list.run", fails)
+    assert main(["list", "methods"]) == 2
     assert capsys.readouterr().err == f"fedflat: error: it is damaged ({printable(ESCAPES)})\n"

@@ -46,7 +46,10 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 RUN = ("run", "--rounds", "2", "--out", "out", "--quiet")
 
 METHODS = [
-    ("feddin", "unknown method 'feddin'. Did you mean 'feddyn'? `fedflat methods` lists them all."),
+    (
+        "feddin",
+        "unknown method 'feddin'. Did you mean 'feddyn'? `fedflat list methods` shows all of them.",
+    ),
     (
         "feddyn(alfa=0.1)",
         "feddyn() has no argument 'alfa'. Did you mean 'alpha'? It takes: alpha, by_size.",
@@ -83,7 +86,7 @@ OPTIONS = [
         "unknown option '--client-per-round=5'. Did you mean '--clients-per-round'?",
     ),
     (("--rounds", "0"), "rounds must be a whole number of at least 1, found 0"),
-    (("--rounds", "many"), "--rounds: a whole number is needed, such as 100 or 1e3, found 'many'"),
+    (("--rounds", "many"), "--rounds: must be a whole number, such as 100 or 1e3, found 'many'"),
     (("--batch-size", "0"), "batch size must be a whole number of at least 1, found 0"),
     (("--clients-per-round", "0"), "clients a round must be a whole number of at least 1, found 0"),
     (
@@ -119,7 +122,7 @@ OPTIONS = [
     (("--model", "mlp(hidden=[0])"), "found 0"),
     (
         ("--on", "digit(iid())"),
-        "unknown data set 'digit'. Did you mean 'digits'? `fedflat data list` lists them all.",
+        "unknown data set 'digit'. Did you mean 'digits'? `fedflat list datasets` shows all",
     ),
     (("--on", "digits(lda(-1))"), "lda: alpha must be a number of at least 0"),
     (("--on", "digits(lda(0), clients=5000)"), "5000"),
@@ -138,20 +141,22 @@ def test_options(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], mes
 
 def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
     told = refused(capsys, "rum", "fedavg")
-    assert "unknown word 'rum'. Did you mean 'run'? Known: run, compare, resume, " in told
+    assert "unknown word 'rum'. Did you mean 'run'? Known: analyse, " in told
     assert "`fedflat --help`" in told
     assert "METHOD" in refused(capsys, "run")
     assert "COMMAND" in refused(capsys)
     told = refused(capsys, "run", "fedavg", "fedsam", "--rounds", "2")
     assert (
-        "run takes one method, found 'fedsam' beside 'fedavg'. To run both and compare them: fedflat compare"
+        "run takes one method, found 'fedsam' after 'fedavg'. To compare both: fedflat compare"
         in told
     )
     assert "Did you mean 'list'?" in refused(capsys, "data", "lst")
     assert "unknown option '--quite'. Did you mean '--quiet'?" in refused(
         capsys, "resume", "x", "--quite"
     )
-    assert "unknown method 'feddin'. Did you mean 'feddyn'?" in refused(capsys, "methods", "feddin")
+    assert "unknown method 'feddin'. Did you mean 'feddyn'?" in refused(
+        capsys, "list", "methods", "feddin"
+    )
     assert "unknown data set 'digit'" in refused(capsys, "data", "show", "digit")
     assert "was given twice" in refused(
         capsys, "compare", "fedavg", "fedavg()", "--out", "out", "--quiet"
@@ -278,7 +283,7 @@ def test_status_of_the_process(tmp_path: Path) -> None:
     said, told = process.communicate()
     assert (process.returncode, said) == (2, "")
     assert told == (
-        "fedflat: error: unknown method 'feddin'. Did you mean 'feddyn'? `fedflat methods` lists them all.\n"
+        "fedflat: error: unknown method 'feddin'. Did you mean 'feddyn'? `fedflat list methods` shows all of them.\n"
     )
     assert not (tmp_path / "out").exists()
 
@@ -301,14 +306,14 @@ DEVICES = '{"0": {"speed": 9, "down": 9, "up": 9}, "1": {"speed": 9, "down": 9, 
         ("devices(up=0)", "up must be a number of at least 1e-09, found 0"),
         (
             "devices(speed='fast')",
-            "speed must be a number or a spread such as lognormal(100, 0.5), found 'fast'",
+            "speed must be a number or a distribution such as lognormal(100, 0.5), found 'fast'",
         ),
         ("devices(deadline=-1)", "deadline must be a number above 0, found -1"),
         ("devices(extra=50)", "extra must be a number"),
         ("devices(extra=9.5)", "With extra=9.5 in the clock, 105 are asked and 10 waited for."),
         ("devices(present=3)", "present must say when clients are there"),
         ("devices(present=on_off(0, 5))", "on must be a number above 0, found 0"),
-        ("lognormal(3)", "'lognormal' is a spread, not a clock. Known: devices, measured."),
+        ("lognormal(3)", "'lognormal' is a distribution, not a clock. Known: devices, measured."),
     ],
 )
 def test_clocks(capsys: pytest.CaptureFixture[str], clock: str, said: str) -> None:

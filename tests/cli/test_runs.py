@@ -12,7 +12,7 @@ import pytest
 
 from experiments.small import ON, final, rows, timeless
 from fedflat.cli import main
-from fedflat.cli.runs import fresh_folder
+from fedflat.cli.training import fresh_folder
 from fedflat.execution.in_process import InProcess
 from fedflat.tasks.headline import ACCURACY
 
@@ -49,11 +49,11 @@ def test_one_run(capsys: pytest.CaptureFixture[str]) -> None:
     mean = sum(r["accuracy"] for r in accuracy) / 4
     assert f" {100 * mean:.2f} " in row
     assert "mean of the evaluations in the last 4 rounds (1 seed)." in said
-    assert f"on {ON}, model logistic(), into here" in told
+    assert f"data {ON}, model logistic(), run folder here" in told
     assert "client: sam(rho=0.05) -> dual(alpha=0.1, by_size=False); server: dual(alpha=0.1" in told
     assert "sam(rho=0.05) + feddyn(alpha=0.1), seed 0" in told
     assert "round 4/4" in told
-    assert "everything is in here" in told
+    assert "Results are in here" in told
     assert "\x1b" not in said + told
 
 
@@ -120,7 +120,7 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
                 "cpu",
                 "--state-memory",
                 "2MB",
-                "--watch",
+                "--record",
                 "norms",
                 "--executor",
                 "in-process",
@@ -178,8 +178,8 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
         "threads": 1,
         "device": "cpu",
         "state_memory": 2_000_000,
-        "watch": "norms",
-        "track": None,
+        "record": "norms",
+        "logger": None,
     }
     assert [row["round"] for row in rows(Path("here"))] == [2]
 
@@ -323,17 +323,17 @@ def test_ctrl_c_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
         patched.setattr(train.Stopwatch, "progress", press)
         assert main(["run", "fedavg", *QUICK, "--out", "my run"]) == 130
     told = capsys.readouterr().err
-    assert "A checkpoint was written. Go on with: fedflat resume 'my run'\n" in told
+    assert "A checkpoint was written. Continue with: fedflat resume 'my run'\n" in told
     with monkeypatch.context() as patched:
         patched.setattr(InProcess, "open", press)
         assert main(["resume", "my run"]) == 130
         assert (
-            "No new checkpoint was written. Go on with: fedflat resume 'my run'\n"
+            "No new checkpoint was written. Continue with: fedflat resume 'my run'\n"
             in capsys.readouterr().err
         )
         assert main(["compare", "fedavg", "fedsam", *QUICK, "--out", "study"]) == 130
         assert (
-            "No checkpoint was written. Go on with: fedflat resume study\n"
+            "No checkpoint was written. Continue with: fedflat resume study\n"
             in capsys.readouterr().err
         )
     assert main(["resume", "my run", "--quiet"]) == 0
@@ -352,7 +352,7 @@ def test_what_alpha_is_stands_in_the_first_lines_and_below_the_table(
         assert main([*words, "--on", on, *short, "--out", folder]) == 0
         said, told = capsys.readouterr()
         assert told.count(note) == 1
-        assert told.index(f"on {on}") < told.index(f"  {note} (") < told.index("fedavg(), seed 0")
+        assert told.index(f"data {on}") < told.index(f"  {note} (") < told.index("fedavg(), seed 0")
         assert (
             "classes a client on average). NIID-Bench, PFLlib and FedLab draw dirichlet(0.5), Flower"
             in told

@@ -106,7 +106,7 @@ def test_a_live_line(tmp_path: Path, columns: int, name: str) -> None:
     assert all(
         re.search(rf" %( \(round \d+\))?  {loss}(\d+[hms])+ left  ", line) for line in running
     )
-    assert "everything is in" in plain(seen)
+    assert "Results are in" in plain(seen)
 
 
 def test_ctrl_c_leaves_one_clean_line(tmp_path: Path) -> None:
@@ -119,28 +119,41 @@ def test_ctrl_c_leaves_one_clean_line(tmp_path: Path) -> None:
     assert re.fullmatch(
         r"round \d+/100000  test \S+ %( \(r(ound )?\d+\))?  \S+ left(  fedavg)?", last
     )
-    assert config.startswith("A checkpoint was written. Go on with: fedflat resume ")
+    assert config.startswith("A checkpoint was written. Continue with: fedflat resume ")
     assert (end, nothing) == ("fedflat: stopped.", "")
 
 
 def test_a_study_shows_its_time_left(tmp_path: Path) -> None:
     """On a terminal of sixty columns, and in a file."""
-    words = ("compare", "fedavg", "fedsam", *QUICK, "--eval-every", "10", "--out")
+    words = (
+        "compare",
+        "fedavg",
+        "fedsam",
+        *QUICK,
+        "--rounds",
+        "300",
+        "--eval-every",
+        "10",
+        "--out",
+    )
     status, _, seen = on_a_terminal(*words, str(tmp_path / "screen"), columns=60)
     assert status == 0
     shown = [line for line in screen(seen) if "round" in line]
     assert len(shown) == 2
-    assert re.fullmatch(r"\[1/2\]  round 30/30  test \S+ %  done( \(study \S+ left\))?", shown[0])
-    assert re.search(r"round \d+/30  .*(left \(study \S+\)|study \S+ left)", plain(seen))
-    assert re.fullmatch(r"\[2/2\]  round 30/30  test \S+ % \(round 30\)  done  fedsam", shown[1])
-    said = start(*words, str(tmp_path / "file")).communicate()[1]
+    assert re.fullmatch(r"\[1/2\]  round 300/300  test \S+ %  done( \(study \S+ left\))?", shown[0])
+    assert re.search(r"round \d+/300  .*(\d+s left \(study \S+\)|  study \S+ left)", plain(seen))
+    assert re.fullmatch(
+        r"\[2/2\]  round 300/300  test \S+ %( \(round 300\))?  done  fedsam", shown[1]
+    )
+    said = start(*words, str(tmp_path / "file")).communicate(timeout=100)[1]
     assert "\x1b" not in said
     assert re.search(
-        r"\[1/2\] fedavg\(\), seed 0\n  round 1/30  train loss \S+  \S+ left \(study \S+\)  \S+ samples/s\n",
+        r"\[1/2\] fedavg\(\), seed 0\n  round 1/300  train loss \S+  \S+ left \(study \S+\)  \S+ samples/s\n",
         said,
     )
     assert re.search(
-        r"\n  round 30/30  test \S+ % \(round 30\)  train loss \S+  done \(study \S+ left\)  ", said
+        r"\n  round 300/300  test \S+ % \(round 300\)  train loss \S+  done \(study \S+ left\)  ",
+        said,
     )
 
 

@@ -1,15 +1,19 @@
-"""``fedflat methods``, ``fedflat data``, ``--help`` and ``--version``."""
+"""``fedflat list``, ``fedflat data``, ``--help`` and ``--version``."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from data.miniature import write_idx_set
 from fedflat.cli import main
+from fedflat.cli.parser import builtin
 from fedflat.data.files import paths as places
-from fedflat.registry.specs import registered
+from fedflat.papers.presets import every
+from fedflat.registry.specs import KINDS, registered
+from fedflat.settings.groups import MACHINE, PURPOSES, SETTINGS
 from fedflat.version import __version__
 
 
@@ -25,7 +29,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_methods(capsys: pytest.CaptureFixture[str]) -> None:
     """Every method with its summary, arguments and cost."""
-    listing = said(capsys, "methods")
+    listing = said(capsys, "list", "methods")
     lines = {
         line.split()[0]: line.split() for line in listing.splitlines() if line and line[0] != " "
     }
@@ -47,7 +51,7 @@ def test_methods(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_method(capsys: pytest.CaptureFixture[str]) -> None:
-    told = said(capsys, "methods", "fedgloss")
+    told = said(capsys, "list", "methods", "fedgloss")
     for word in (
         "rho_s",
         "rho_l",
@@ -59,18 +63,19 @@ def test_one_method(capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert word in told
     assert (
-        "1 vectors down, 1 up; local work once, 1 gradients a step and 0 over all its data" in told
+        "1 vectors down, 1 up; local training once, with 1 gradients per step and 0 over all data"
+        in told
     )
-    assert "clients weigh sized" in told
+    assert "weighting: sized" in told
 
 
 def test_a_combination(capsys: pytest.CaptureFixture[str]) -> None:
-    told = said(capsys, "methods", "feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)")
+    told = said(capsys, "list", "methods", "feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)")
     assert told.startswith("feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)\n")
     assert "client: sam(rho=0.5) -> dual(alpha=0.1, by_size=False); server: dual(" in told
     assert "evaluated: wima(" in told
-    assert "2 gradients a step" in told
-    assert "clients weigh uniform" in told
+    assert "2 gradients per step" in told
+    assert "weighting: uniform" in told
 
 
 @pytest.fixture
@@ -86,6 +91,7 @@ def test_data_list(capsys: pytest.CaptureFixture[str], empty: Path) -> None:
     """Where each set is, or how to get it."""
     write_idx_set(empty / "mine" / "mnist", 20, 10)
     listing = said(capsys, "data", "list", "--data-dir", str(empty / "mine"))
+    assert listing == said(capsys, "list", "datasets", "--data-dir", str(empty / "mine"))
     for entry in registered("data set"):
         assert f"\n{entry.name} " in f"\n{listing}"
         assert entry.summary in listing
@@ -115,7 +121,7 @@ def test_data_get_what_needs_no_files(capsys: pytest.CaptureFixture[str]) -> Non
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "--version") == f"fedflat {__version__}\n"
     told = said(capsys, "--help")
-    for command in ("run", "compare", "resume", "methods", "data"):
+    for command in ("run", "compare", "resume", "list", "data", "dashboard"):
         assert f"\n    {command} " in told
     assert "examples:" in told
     options = said(capsys, "run", "--help")
@@ -124,23 +130,90 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--checkpoint-every" in said(capsys, "resume", "--help")
 
 
-@pytest.mark.parametrize("kind", ["model", "partition", "schedule"])
-def test_what_there_is_of_a_kind(capsys: pytest.CaptureFixture[str], kind: str) -> None:
-    """A line for each, with its arguments and its first sentence, and an example of how to say
-    one."""
-    told = said(capsys, f"{kind}s")
-    lines, example = told.rstrip().split("\n\n")
+@pytest.mark.parametrize(
+    "kind", ["model", "partition", "schedule", "metric", "executor", "initializer"]
+)
+def test_items_of_a_kind(capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    """A line for each, with its arguments and its first sentence, and an example of how it is
+    used."""
+    lines, use = said(capsys, "list", KINDS[kind]).rstrip().split("\n\n")
     entries = list(registered(kind))
     for line, entry in zip(lines.splitlines(), entries, strict=True):
         assert line.startswith(f"{entry.name}(")
         assert all(f"{name}" in line for name in entry.signature.parameters)
         assert line.endswith(entry.summary.replace("``", ""))
-    assert example.startswith("Say one ")
-    assert f"\n    {kind}s" in said(capsys, "--help")
+    assert use.startswith("Use: ")
+
+
+def test_kinds_with_their_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    told = said(capsys, "list")
+    counts = {line.split()[0]: int(line.split()[1]) for line in told.split("\n\n")[0].splitlines()}
+    assert counts.keys() == {*filter(None, KINDS.values()), "presets"}
+    for kind, name in KINDS.items():
+        if name and name != "commands":
+            assert counts[name] == len(list(registered(kind)))
+    assert counts["commands"] == len(builtin())
+    assert counts["presets"] == len(every())
+
+
+def test_one_item_of_a_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    told = said(capsys, "list", "models", "mlp")
+    assert told.startswith("mlp(hidden=[64])\n\nFlatten, linear layers")
+    assert said(capsys, "list", "models", "mlp(hidden=[8])").startswith("mlp(hidden=[8])\n")
+    assert said(capsys, "list", "executors", "in-process").startswith("in_process(")
+    assert "analyse: compute curvature" in said(capsys, "list", "commands", "analyse")
+    for word in ("speling", "drift(", "presets"):
+        assert main(["list", "metrics", word]) == 2
+        assert "Traceback" not in capsys.readouterr().err
+
+
+def test_options_of_run_are_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    """The most used first; then every setting under its purpose."""
+    told = said(capsys, "run", "--help")
+    titles = [
+        line.removesuffix(":")
+        for line in told.splitlines()
+        if line.endswith(":") and line[0] != " "
+    ]
+    assert titles == [
+        "positional arguments",
+        "common options",
+        "preset",
+        *PURPOSES,
+        "output",
+        "other options",
+    ]
+    parts = {part.partition(":\n")[0]: part for part in told.split("\n\n")}
+    common = re.findall(r"^  (--[a-z-]+)", parts["common options"], re.MULTILINE)
+    assert common == [
+        "--on",
+        "--rounds",
+        "--clients-per-round",
+        "--local-epochs",
+        "--batch-size",
+        "--lr",
+        "--model",
+        "--seed",
+        "--seeds",
+        "--out",
+        "--workers",
+    ]
+    for one in (*SETTINGS, *MACHINE):
+        if one.typeable and one.option not in common:
+            assert f"  {one.option} " in parts[one.about.purpose].replace("\n", " \n")
+
+
+def test_every_command_is_a_module_with_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    told = " ".join(said(capsys, "--help").split())
+    for name, verb in builtin().items():
+        assert f" {name} " in told
+        assert verb.HELP in told
+        assert said(capsys, name, "--help").startswith(f"usage: fedflat {name}")
+    assert said(capsys, "analyze", "--help") == said(capsys, "analyse", "--help")
 
 
 def test_help_shows_both_values_of_concentration(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (("partitions",), ("data", "show", "--help")):
+    for words in (("list", "partitions"), ("data", "show", "--help")):
         told = said(capsys, *words)
         assert "concentration='total'" in told
         assert "lda(alpha, concentration='component')" in told

@@ -64,7 +64,7 @@ def shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     monkeypatch.setattr(
         fedflat.data.sets, "__path__", [*fedflat.data.sets.__path__, str(tmp_path / "more")]
     )
-    homes.import_homes()  # what is registered from here on is forgotten afterwards
+    homes.import_all()  # what is registered from here on is forgotten afterwards
     monkeypatch.setattr(spelling, "_REGISTRY", dict(spelling._REGISTRY))
     homes.import_homes.cache_clear()
     return images

@@ -19,7 +19,7 @@ SETTINGS: dict[str, Any] = {
     "clients_per_round": 2,
     "model": "logistic",
     "threads": 1,
-    "watch": "norms",
+    "record": "norms",
     "eval_last": 4,
     "lr": 0.01,
     "quiet": True,

@@ -222,11 +222,19 @@ def test_what_was_chosen_is_made_again() -> None:
 
 def test_workers_do_not_go_with_another_executor() -> None:
     with pytest.raises(
-        SettingError, match="2 workers were asked for, but the executor 'stacked' has none"
+        SettingError, match=r"the executor 'stacked' has no workers. Remove --workers or --executor"
     ):
         ExecutionConfig(executor="stacked", workers=2)
 
 
 def test_an_executor_that_is_not_there() -> None:
-    with pytest.raises(SettingError, match="stacked"):
+    known = "Known: auto, in-process, stacked, workers"
+    with pytest.raises(
+        SettingError, match=f"unknown executor 'stackd'. Did you mean 'stacked'\\? {known}"
+    ):
         ExecutionConfig(executor="stackd")
+    with pytest.raises(
+        SettingError, match=r"written as a call, 'workers\(workers=2\)'. Set them inside the call"
+    ):
+        ExecutionConfig(executor="workers(workers=2)", threads=3)
+    assert ExecutionConfig(executor="workers(workers=2, threads=3)").make() == Workers(2, 3)

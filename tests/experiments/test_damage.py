@@ -84,7 +84,7 @@ def test_the_checkpoint_of_another_seed(copy, words, capsys) -> None:
 
 @pytest.mark.parametrize("words", [["resume", "--quiet"], ["report"]], ids=lambda words: words[0])
 @pytest.mark.parametrize("name", ["done-0", "cut-0"])
-@pytest.mark.parametrize("log", ["metrics", "watch"])
+@pytest.mark.parametrize("log", ["metrics", "recorded"])
 def test_every_byte_of_a_diary_counts(copy, words, name, log, capsys) -> None:
     folder = copy(name)
     path = folder / f"{log}.jsonl"
@@ -201,7 +201,7 @@ def test_a_run_in_the_place_of_another(copy, capsys) -> None:
 
 
 @pytest.mark.parametrize("odd", [odd for odd in ODD if "must" not in odd])
-@pytest.mark.parametrize("name", ["metrics.jsonl", "watch.jsonl"])
+@pytest.mark.parametrize("name", ["metrics.jsonl", "recorded.jsonl"])
 def test_what_is_no_diary(copy, name, odd, capsys) -> None:
     folder = copy("done-0")
     (folder / name).unlink()
@@ -244,7 +244,9 @@ def test_what_others_put_beside_checkpoints_stays_there(copy) -> None:
     assert (place / "round-0000003 (conflicted copy).json").exists()
 
 
-@pytest.mark.parametrize("name", ["lock", "metrics.jsonl", "watch.jsonl", "checkpoint/clients.bin"])
+@pytest.mark.parametrize(
+    "name", ["lock", "metrics.jsonl", "recorded.jsonl", "checkpoint/clients.bin"]
+)
 def test_links_lead_nowhere(copy, name, tmp_path, capsys) -> None:
     folder, attacked = copy("cut-0"), tmp_path / "victim"
     attacked.write_text("precious")
@@ -300,7 +302,7 @@ def test_a_study_stays_in_its_folder(copy, place, tmp_path, capsys) -> None:
 
 def test_infinity_is_not_nan(tmp_path: Path) -> None:
     inf = float("inf")
-    log = JsonlLog(tmp_path, "watch", "x")
+    log = JsonlLog(tmp_path, "recorded", "x")
     for value in (inf, -inf, float("nan"), 1.5):
         log.append({"round": 1, "norm": value, "of": [value], "text": "inf"})
     rows = log.read()

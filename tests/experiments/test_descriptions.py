@@ -41,7 +41,7 @@ BY_LABELS = "chains(groups=greedy(psi='labels', tau='gini', d_min=15, k_max=3))"
 @pytest.fixture(autouse=True)
 def _said() -> Iterator[None]:
     register("describer", "means")(Means)
-    register("start", "from_means")(FromMeans)
+    register("initializer", "from_means")(FromMeans)
 
     @ff.method
     def pulled() -> Method:

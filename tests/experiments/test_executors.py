@@ -223,10 +223,13 @@ def test_what_cannot_be_sent_is_refused() -> None:
         train(exp, executor=Workers(1))
 
 
-@pytest.mark.parametrize("wrong", [{"n": 0}, {"n": -1}, {"n": 1.5}, {"n": 1, "threads": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"workers": 0}, {"workers": -1}, {"workers": 1.5}, {"workers": 1, "threads": 0}]
+)
 def test_wrong_numbers_of_workers(wrong: dict[str, Any]) -> None:
     with pytest.raises(
-        SettingError, match=r"workers: (n|threads) must be a whole number of at least 1, found"
+        SettingError,
+        match=r"workers: (workers|threads) must be a whole number of at least 1, found",
     ):
         Workers(**wrong)
 

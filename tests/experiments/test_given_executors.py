@@ -88,13 +88,10 @@ def test_another_executor_for_the_rest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (
-            {"executor": 3},
-            "executor must be one of auto, in-process, workers, stacked, or an object whose `open`",
-        ),
+        ({"executor": 3}, "executor must be a name, or an object with a method `open`, found 3"),
         ({"executor": "rows"}, "executor"),
-        ({"executor": Stacked(), "workers": 2}, "which knows its own"),
-        ({"executor": InProcess(), "threads": 2}, "which knows its own"),
+        ({"executor": Stacked(), "workers": 2}, "cannot be combined with the executor"),
+        ({"executor": InProcess(), "threads": 2}, "cannot be combined with the executor"),
     ],
 )
 def test_what_is_no_executor(wrong: dict[str, Any], message: str) -> None:

@@ -60,7 +60,9 @@ def stopped(process: subprocess.Popen[str], folder: Path, status: int = 130) -> 
     assert process.returncode == status
     assert said == ""
     assert "Traceback" not in errors
-    assert f"A checkpoint was written. Go on with: fedflat resume {quote(str(folder))}\n" in errors
+    assert (
+        f"A checkpoint was written. Continue with: fedflat resume {quote(str(folder))}\n" in errors
+    )
     assert errors.endswith("fedflat: stopped.\n")
     assert 0 < newest(folder) < ROUNDS
     facts = json.loads((folder / "run.json").read_text())
@@ -128,7 +130,7 @@ def test_ctrl_c_while_workers_start(tmp_path: Path, started: int) -> None:
     assert process.returncode == 130
     assert "Traceback" not in errors
     written = "A checkpoint" if newest(folder) else "No checkpoint"
-    assert f"{written} was written. Go on with: fedflat resume {quote(str(folder))}\n" in errors
+    assert f"{written} was written. Continue with: fedflat resume {quote(str(folder))}\n" in errors
     ended(*family)
 
 

@@ -102,7 +102,7 @@ def test_a_round_goes_on_with_those_who_came(
     expected = train(without(), executor=InProcess(1))
     assert result.status == "done"
     assert torch.equal(result.model.params, expected.model.params)
-    missing = [(row["round"], one) for row in run_folder.watched for one in row["missing"]]
+    missing = [(row["round"], one) for row in run_folder.recorded for one in row["missing"]]
     named = [(round, one["client"], one["letter"], one["reason"]) for round, one in missing]
     assert named == [(2, 3, "1/1/3", reason), (4, 3, "3/1/3", reason), (4, 4, "3/1/4", reason)]
     assert missing[0][1]["why"] == why
@@ -169,7 +169,7 @@ def test_a_resumed_run_is_the_same(tmp_path: Path) -> None:
     cut = go_on(exp, tmp_path / "cut")
     assert torch.equal(whole.model.params, cut.model.params)
     assert whole.ledger.missing == cut.ledger.missing == 3
-    rows = [read_rows(tmp_path / name, "watch") for name in ("whole", "cut")]
+    rows = [read_rows(tmp_path / name, "recorded") for name in ("whole", "cut")]
     seen = [[(row["round"], row["missing"]) for row in some] for some in rows]
     assert seen[0] == seen[1]
     assert [round for round, _ in seen[0]] == [2, 4]
@@ -180,7 +180,7 @@ def test_those_visited_together_are_missing_together() -> None:
     run_folder = RunFolder()
     result = train(troubled("raise"), executor=Stacked(), run_folder=run_folder)
     assert result.status == "done"
-    assert {one["client"] for row in run_folder.watched for one in row["missing"]} >= {3, 4}
+    assert {one["client"] for row in run_folder.recorded for one in row["missing"]} >= {3, 4}
 
 
 @dataclass
@@ -244,7 +244,7 @@ def test_answers_that_do_not_count(meddle: Any, reason: str, why: str) -> None:
     result = train(troubled("nothing"), executor=Meddling(meddle), run_folder=run_folder)
     assert torch.equal(result.model.params, train(without(), executor=InProcess(1)).model.params)
     assert [
-        (one["reason"], one["why"]) for row in run_folder.watched for one in row["missing"]
+        (one["reason"], one["why"]) for row in run_folder.recorded for one in row["missing"]
     ] == [(reason, why)] * 3
     with pytest.raises(FedflatError, match=r"round 1: client 3 was .*set min_replies"):
         train(troubled("nothing", min_replies=None), executor=Meddling(meddle))

@@ -56,12 +56,12 @@ def test_what_is_watched_at_clients_is_watched_elsewhere(tmp_path: Path) -> None
             "fedavg",
             on=ON,
             out=tmp_path / name,
-            watch="drift",
+            record="drift",
             executor=executor,
             quiet=True,
             **RUN,
         )
-        seen.append([row["drift"] for row in read_rows(tmp_path / name, "watch")])
+        seen.append([row["drift"] for row in read_rows(tmp_path / name, "recorded")])
     assert seen[0] == seen[1]
     assert len(seen[0]) == 2
 

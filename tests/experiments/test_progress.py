@@ -294,7 +294,7 @@ def on_digits() -> Experiment:
 def test_rounds_before_the_run_are_told_apart() -> None:
     ticks: list[Progress] = []
     train(
-        replace(on_digits(), init=parse("pretrained(digits(), rounds=3)", "start")),
+        replace(on_digits(), init=parse("pretrained(digits(), rounds=3)", "initializer")),
         on_progress=ticks.append,
     )
     assert [(one.round, one.rounds, one.phase) for one in ticks] == [

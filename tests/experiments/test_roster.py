@@ -100,7 +100,7 @@ def test_what_looks_into_clients_data_is_refused_or_left_out() -> None:
     prepared = prepare(there)
     for name in ("features", "client_lambda"):
         with pytest.raises(
-            SettingError, match=f"watch: {name} looks at what clients hold, and that is not here"
+            SettingError, match=f"record: {name} needs the clients' data, which are not on this"
         ):
             recording_callback(name)(prepared, lambda text: None)
     recording_callback("all")(prepared, lambda text: None)

@@ -145,7 +145,7 @@ def test_a_file_that_has_changed_is_noticed(before: Path, tmp_path: Path) -> Non
         ("from_weights('pyproject.toml')", "no safetensors file"),
         ("from_run('nowhere')", "nowhere"),
         ("pretrained(3)", "on must be a data set"),
-        ("fedavg()", "not a start"),
+        ("fedavg()", "'fedavg' is a method, not an initializer"),
         ("pretrained(digits(), rounds=0)", "rounds"),
         ("from_run('x', keep='most')", "keep"),
     ],

@@ -163,7 +163,7 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(SettingError, match=r"styles must be True or a mean_style\(...\), found 3"):
-        ff.parse("pretrained(digits(), styles=3)", "start")
+        ff.parse("pretrained(digits(), styles=3)", "initializer")
     on = ff.parse(GAME, "data set")
     assert isinstance(on, ff.DataSpec)
     styled = InStyles(on, torch.ones(2, 3, 3, 3))

@@ -252,7 +252,7 @@ def _trap(scene: Scene) -> str:
         "report.html",
         "final.safetensors",
         "metrics.jsonl",
-        "watch.jsonl",
+        "recorded.jsonl",
         "analysis",
         "checkpoint",
     )

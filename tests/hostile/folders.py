@@ -186,7 +186,7 @@ class Ground:
         if name not in ENDED:
             return False
         try:
-            now = {log: repr(read_rows(self.bad, log)) for log in ("metrics", "watch")}
+            now = {log: repr(read_rows(self.bad, log)) for log in ("metrics", "recorded")}
         except Exception:
             return False
         return all(
@@ -230,7 +230,7 @@ class Ground:
             )
             return
         assert final(whole).items() <= final(run).items(), f"resume: other models in {run}"
-        for log in ("metrics", "watch"):
+        for log in ("metrics", "recorded"):
             found, expected = (repr(timeless(read_rows(folder, log))) for folder in (run, whole))
             assert found == expected, (
                 f"resume: other numbers in {run / log}: {found} for {expected}"
@@ -259,7 +259,7 @@ def _foreseen(found: dict[str, Any]) -> None:
 
 def _shown(found: dict[str, Any]) -> set[str]:
     """All that a page says of its runs, piece by piece, whatever else is on it."""
-    kinds = ("runs", "curvature", "surface", "partition", "classes")
+    kinds = ("runs", "curvature", "surface", "partition", "heatmaps")
     without: dict[str, tuple[str, ...]] = dict.fromkeys(kinds, ("method", "run", "folder"))
     of_curvature = ("lambda_1", "scaled", "trace")
     without["methods"] = ("runs", *of_curvature, *(f"{name}_spread" for name in of_curvature))
@@ -278,7 +278,7 @@ def _standing(said: Said) -> int | None:
 def _lines(out: str) -> list[str]:
     """What analyse found, whatever the names of folders, and whether or not it was known."""
     return sorted(
-        re.sub(r"^\S+/|/seed-0", "", line).replace(" (known already)", "")
+        re.sub(r"^\S+/|/seed-0", "", line).replace(" (computed before)", "")
         for line in out.splitlines()
     )
 

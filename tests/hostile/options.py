@@ -108,8 +108,8 @@ SAID = [
     "--on-bad",
     "--executor",
     "--device",
-    "--watch",
-    "--track",
+    "--record",
+    "--logger",
     "--preset",
     "--replay",
     "--data-dir",
@@ -156,9 +156,9 @@ def options(seed: int, count: int, folder: Path) -> Iterator[list[str]]:
         _analyse,
         _report,
         _resume,
-        _watch,
+        _dashboard,
         _export,
-        _methods,
+        _list,
         _reproduce,
         _data,
         _nonsense,
@@ -204,14 +204,14 @@ def _resume(rng: random.Random, folder: Path) -> list[str]:
     words = ["resume", rng.choice([str(folder / "nothing"), *PATHS])]
     return [
         *words,
-        rng.choice(["--until", "--checkpoint-every", "--target", "--watch"]),
+        rng.choice(["--until", "--checkpoint-every", "--target", "--record"]),
         rng.choice(NUMBERS),
     ]
 
 
-def _watch(rng: random.Random, folder: Path) -> list[str]:
+def _dashboard(rng: random.Random, folder: Path) -> list[str]:
     """Never with a port that can be had: it would not end."""
-    return ["watch", rng.choice([str(folder), *PATHS]), "--port", rng.choice(PORTS)]
+    return ["dashboard", rng.choice([str(folder), *PATHS]), "--port", rng.choice(PORTS)]
 
 
 def _export(rng: random.Random, folder: Path) -> list[str]:
@@ -224,14 +224,10 @@ def _export(rng: random.Random, folder: Path) -> list[str]:
     return [*words, *rng.choice([[], ["--model", rng.choice(TEXTS)]])]
 
 
-def _methods(rng: random.Random, folder: Path) -> list[str]:
-    words = [
-        rng.choice(["methods", "presets"]),
-        rng.choice([*TEXTS, "fedsam", "Fedsam", "fedgloss/", "fedgloss"]),
-    ]
-    return rng.choice(
-        [words, words, [rng.choice(["methods", "presets", "models", "partitions", "schedules"])]]
-    )
+def _list(rng: random.Random, folder: Path) -> list[str]:
+    kind = rng.choice(["methods", "presets", "models", "metrics", "executors", "datasets", *TEXTS])
+    words = ["list", kind, rng.choice([*TEXTS, "fedsam", "Fedsam", "fedgloss/", "fedgloss"])]
+    return rng.choice([words, words, words[:2]])
 
 
 def _reproduce(rng: random.Random, folder: Path) -> list[str]:

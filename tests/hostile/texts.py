@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fedflat.errors import FedflatError
-from fedflat.registry.specs import KINDS, parse, registered
+from fedflat.registry.specs import parse, registered
 
 SECONDS = 2.0
 """The longest a text may keep a processor busy."""
@@ -70,7 +70,7 @@ RIGHT = {
         "cyclic(1e-2, 1e-4, 4)",
         "steps([0, 2], [0.1, 0.01])",
     ],
-    "start": ["fresh", "from_run('runs/x')", "pretrained(digits(), rounds=2)"],
+    "initializer": ["fresh", "from_run('runs/x')", "pretrained(digits(), rounds=2)"],
     "topology": [
         "star",
         "chains(groups=4)",
@@ -110,16 +110,18 @@ RIGHT = {
         "devices(speed=lognormal(100, 1), up=uniform(1e5, 1e6), deadline=60, extra=0.3)",
         "measured('a.json', present=on_off(600, 60))",
     ],
-    "spread": [
+    "distribution": [
         "lognormal(100, sigma=0.5)",
         "uniform(1, 2.5)",
         "one_of([10, 100], shares=[0.9, 0.1])",
     ],
-    "presence": [
+    "availability": [
         "on_off(on=600, off=60)",
         "on_off(5, 1, by='rounds')",
         "trace('a.json', every=86400)",
     ],
+    "executor": ["in_process", "workers(workers=2, threads=1)", "stacked(threads=3)"],
+    "metric": ["drift", "client_lambda(k=2)", "norms()"],
     "growth": ["linear(0.5)", "logarithmic(a=0.5, b=20)", "exponential(4.6e-4, b=5)"],
 }
 
@@ -201,13 +203,13 @@ class Trial:
 def texts(seed: int, count: int) -> Iterator[Trial]:
     """``count`` texts: right ones, changed here and there, a little or out of all shape."""
     rng = random.Random(seed)
-    names = {kind: [entry.name for entry in registered(kind)] for kind in KINDS}
+    names = {kind: [entry.name for entry in registered(kind)] for kind in RIGHT}
     takes = {
-        entry.name: list(entry.signature.parameters) for kind in KINDS for entry in registered(kind)
+        entry.name: list(entry.signature.parameters) for kind in RIGHT for entry in registered(kind)
     }
     every = list(takes)
     for _ in range(count):
-        kind = rng.choice(KINDS)
+        kind = rng.choice(list(RIGHT))
         text = (
             rng.choice(RIGHT[kind])
             if rng.random() < 0.7
@@ -215,7 +217,7 @@ def texts(seed: int, count: int) -> Iterator[Trial]:
         )
         for _ in range(rng.choice((0, 1, 1, 1, 2, 3, 8))):
             text = _changed(rng, text, every) if len(text) < LONG else text
-        yield Trial(text, kind if rng.random() < 0.95 else rng.choice(KINDS))
+        yield Trial(text, kind if rng.random() < 0.95 else rng.choice(list(RIGHT)))
 
 
 def _call(rng: random.Random, name: str, takes: dict[str, list[str]], depth: int = 0) -> str:
@@ -262,7 +264,7 @@ def _changed(rng: random.Random, text: str, every: list[str]) -> str:
             return (
                 text
                 + rng.choice([" + ", ", ", " - ", " ", ""])
-                + rng.choice(RIGHT[rng.choice(KINDS)])
+                + rng.choice(RIGHT[rng.choice(list(RIGHT))])
             )
         case 6:
             return text[:place] + text[place:].swapcase()

@@ -12,6 +12,7 @@ import pytest
 import fedflat as ff
 from fedflat.client.sharpness import Sam
 from fedflat.registry import specs as spelling
+from fedflat.registry.builtin_modules import import_all
 from fedflat.registry.specs import RegisteredName, registered
 
 OURS = [
@@ -53,6 +54,7 @@ def test_a_default_that_a_piece_has_is_not_written_again(entry: RegisteredName) 
 def test_made_of_takes_arguments_defaults_and_checks_from_the_piece(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    import_all()  # what is registered from here on is forgotten afterwards
     monkeypatch.setattr(spelling, "_REGISTRY", dict(spelling._REGISTRY))
 
     @dataclass(frozen=True, repr=False)

@@ -9,7 +9,15 @@ from pathlib import Path
 from PIL import Image
 
 DOC = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
-NAMES = ("sign_sam.py", "fedexp.py", "thumbnails.py", "camps.py", "nearly.py", "ring.py")
+NAMES = (
+    "sign_sam.py",
+    "fedexp.py",
+    "thumbnails.py",
+    "camps.py",
+    "nearly.py",
+    "ring.py",
+    "sizes.py",
+)
 
 
 def write_files(folder: Path) -> None:

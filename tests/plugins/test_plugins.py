@@ -53,7 +53,7 @@ def written(folder: Path, name: str = "pull", mu: float = 0.5) -> Path:
 
 def test_a_file_is_said_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out = written(tmp_path), str(tmp_path / "run")
-    assert main(["methods", "pull", "--plugin", str(path)]) == 0
+    assert main(["list", "methods", "pull", "--plugin", str(path)]) == 0
     assert "A pull." in capsys.readouterr().out
     assert (
         main(
@@ -240,7 +240,7 @@ def test_a_file_that_fails_is_a_sentence(tmp_path: Path, code: str, why: str) ->
     ],
 )
 def test_what_is_not_there_is_a_sentence(said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["methods", "--plugin", said]) == 2
+    assert main(["list", "methods", "--plugin", said]) == 2
     assert capsys.readouterr().err.startswith("fedflat: error: plugin: ")
 
 

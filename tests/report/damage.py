@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from report.made import write_analyses, write_run, write_watch
+from report.made import write_analyses, write_recorded, write_run
 
 GONE = object()
 WRONG: tuple[Any, ...] = (
@@ -59,7 +59,7 @@ def damaged_runs(folder: Path, *, each: bool = True) -> Iterator[Path]:
     """Run folders, each with another damage. Not ``each``: of all that can stand in a place one
     only, by turns."""
     sound = write_run(folder / "pattern", done=3, rounds=3)
-    write_watch(sound, rounds=3)
+    write_recorded(sound, rounds=3)
     write_analyses(sound, points=3)
     texts = {path.relative_to(sound): path.read_text() for path in sorted(sound.rglob("*.json*"))}
     for name, text in texts.items():

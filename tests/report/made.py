@@ -14,6 +14,7 @@ import numpy as np
 
 from fedflat.analysis.analysis_store import AnalysisStore
 from fedflat.data.files.png import png
+from fedflat.experiments.recording import metrics_of
 from fedflat.experiments.run_folder.record import ended, new_facts, open_logs, read_facts
 from fedflat.tasks.headline import Headline
 
@@ -72,6 +73,9 @@ def write_run(
         **changes,
     }
     facts = new_facts(experiment, {"workers": 0, "threads": None, "device": "cpu"}, {})
+    facts["recorded"] = {
+        metric.key: metric.labels for metric in metrics_of("drift, norms, classes")
+    }
     (folder / "run.json").write_text(json.dumps(facts))
     write_rows(folder, "metrics", evaluations(1, done, seed), status)
     return folder
@@ -251,17 +255,17 @@ def write_pictures(folder: Path, guess: int) -> None:
     write_analysis(folder, "styles", {"seed": 0}, styles)
 
 
-def write_watch(folder: Path, rounds: int = 10) -> None:
+def write_recorded(folder: Path, rounds: int = 10) -> None:
     """What was watched in each round."""
     rows = [
         {
             "round": t,
             "drift": 1.0 / t,
             "alignment": 0.1 * t,
-            "param_norm": 3.0,
-            "feature_norms": {"0": 1.0, "4": 3.0},
+            "norms": 3.0,
+            "features": {"0": 1.0, "4": 3.0},
             "classes": [0.1 * t, 1 - 0.1 * t],
         }
         for t in range(1, rounds + 1)
     ]
-    write_rows(folder, "watch", rows)
+    write_rows(folder, "recorded", rows)

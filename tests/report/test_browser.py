@@ -27,10 +27,10 @@ from report.made import (
     write_analysis,
     write_judged,
     write_pictures,
+    write_recorded,
     write_rows,
     write_run,
     write_timed,
-    write_watch,
 )
 from report.test_judged import MIOU, RMSE, compared
 
@@ -72,7 +72,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
             }
             fedflat.run(method, on="digits(lda(0), clients=10)", out=out, **settings)
             write_analyses(out, stretch=1 + len(runs) / 2)
-            write_watch(out, rounds=5)
+            write_recorded(out, rounds=5)
             runs.append(out)
     assert write_report(runs, folder / "report.html") == []
     return folder / "report.html"
@@ -148,7 +148,7 @@ def test_everything_is_drawn_and_nothing_is_fetched(seen: Watched, report: Path)
         "surface",
         "plane",
         "interpolate",
-        "watched",
+        "recorded",
         "local_global",
         "partition",
         "corruptions",
@@ -480,7 +480,7 @@ def test_data_as_table(seen: Watched) -> None:
     seen.page.locator("#training details.data summary").first.click()
     tables_are_filled(seen.page)
     rows = seen.page.locator("#training details.data table").first.locator("tbody tr")
-    rows.first.wait_for()  # the table is made when the browser has opened its frame
+    rows.first.wait_for(state="attached")  # the table is made when the browser has opened its frame
     assert rows.count() == 5
     document = seen.page.evaluate("JSON.parse(document.getElementById('data').textContent)")
     last = document["methods"][0]["curves"]["accuracy"]["mean"][-1]
@@ -608,10 +608,10 @@ def test_class_maps_have_a_true_axis(browser: Any, tmp_path: Path) -> None:
     pointer."""
     run = write_run(tmp_path / "a")
     rows = [{"round": t, "classes": [0.5, 1.0]} for t in (1, 2, 3, 4, 5, 100)]
-    write_rows(run, "watch", rows)
+    write_rows(run, "recorded", rows)
     write_report([run], tmp_path / "report.html")
     watched = Watched(browser, (tmp_path / "report.html").as_uri())
-    chart = watched.page.locator("#watched figure svg.chart").last
+    chart = watched.page.locator("#recorded figure svg.chart").last
     chart.scroll_into_view_if_needed()
     where = "all => all.map((one) => [Number(one.textContent), one.x.baseVal[0].value])"
     places = chart.locator("text.tick").evaluate_all(where)
@@ -619,7 +619,7 @@ def test_class_maps_have_a_true_axis(browser: Any, tmp_path: Path) -> None:
     assert len(places) > 2
     assert max(steps) / min(steps) == pytest.approx(1, abs=0.01)
     image = chart.locator("image").bounding_box()
-    tip = watched.page.locator("#watched .tip").last
+    tip = watched.page.locator("#recorded .tip").last
     for share, round in ((0.005, 1), (0.2, 5), (0.6, 100), (0.99, 100)):
         watched.page.mouse.move(image["x"] + share * image["width"], image["y"] + 10)
         assert tip.inner_text() == f"class 0, round {round}: 50.00 %"
@@ -634,11 +634,11 @@ def test_a_line_goes_through_rounds_that_were_measured(browser: Any, tmp_path: P
     rows: list[dict[str, Any]] = [{"round": t, "drift": 1.0 * t} for t in range(1, 11)]
     for row in rows[2::3]:
         row["client_lambda"] = {"0": 2.0, "1": 4.0}
-    write_rows(run, "watch", rows)
+    write_rows(run, "recorded", rows)
     write_report([run], tmp_path / "report.html")
     watched = Watched(browser, (tmp_path / "report.html").as_uri())
     paths = watched.page.eval_on_selector_all(
-        "#watched path.line", "all => all.map((one) => one.getAttribute('d'))"
+        "#recorded path.line", "all => all.map((one) => one.getAttribute('d'))"
     )
     assert [re.sub("[^ML]", "", path) for path in paths] == ["M" + 9 * "L", "MLL"]
     watched.context.close()
@@ -722,7 +722,7 @@ def test_names_that_objects_have_anyway(browser: Any, tmp_path: Path) -> None:
             run, "corruptions", {"model": name}, {"clean": 0.9, "mean": 0.5, "kinds": {name: [0.5]}}
         )
         rows = [{"round": t, name: 1.0 * t, "features": {name: 2.0}} for t in (1, 2)]
-        write_rows(run, "watch", rows)
+        write_rows(run, "recorded", rows)
         runs.append(run)
     write_report(runs, tmp_path / "report.html")
     watched = Watched(browser, (tmp_path / "report.html").as_uri())
@@ -730,7 +730,7 @@ def test_names_that_objects_have_anyway(browser: Any, tmp_path: Path) -> None:
     assert [text.strip() for text in page.locator(".results tbody code").all_inner_texts()] == list(
         STRANGE
     )
-    heads = page.locator("#watched figcaption h3").all_inner_texts()
+    heads = page.locator("#recorded figcaption h3").all_inner_texts()
     assert set(heads) == {*STRANGE, "features"}
     for name in STRANGE:
         assert name.replace("_", " ") in page.locator("#corruptions svg.chart").first.text_content()
@@ -789,7 +789,7 @@ def test_a_large_comparison_is_drawn_with_few_elements(browser: Any, tmp_path: P
     ]
     for run in runs:
         write_analyses(run, points=51)
-        write_watch(run, rounds=300)
+        write_recorded(run, rounds=300)
     write_report(runs, tmp_path / "report.html")
     context = browser.new_context()
     context.set_default_timeout(PATIENCE * 1000)
@@ -851,11 +851,11 @@ def test_live_news_keep_what_the_reader_chose(browser: Any, tmp_path: Path) -> N
 
 def test_ticks_that_lie_close_are_told_apart(browser: Any, tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
-    rows = [{"round": t + 1, "param_norm": 15.31 + 0.02 * t} for t in range(5)]
-    write_rows(run, "watch", rows)
+    rows = [{"round": t + 1, "norms": 15.31 + 0.02 * t} for t in range(5)]
+    write_rows(run, "recorded", rows)
     write_report([run], tmp_path / "report.html")
     watched = Watched(browser, (tmp_path / "report.html").as_uri())
-    ticks = watched.page.locator("#watched svg.chart").first.locator(
+    ticks = watched.page.locator("#recorded svg.chart").first.locator(
         "text[text-anchor=end]:not(.title)"
     )
     texts = ticks.all_text_contents()
@@ -867,13 +867,13 @@ def test_ticks_that_lie_close_are_told_apart(browser: Any, tmp_path: Path) -> No
 
 def test_there_is_no_half_a_round(browser: Any, tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
-    write_rows(run, "watch", [{"round": t + 1, "param_norm": 15.0 + t} for t in range(5)])
+    write_rows(run, "recorded", [{"round": t + 1, "norms": 15.0 + t} for t in range(5)])
     write_report([run], tmp_path / "report.html")
     watched = Watched(
         browser, (tmp_path / "report.html").as_uri(), viewport={"width": 1400, "height": 900}
     )
     below = (
-        watched.page.locator("#watched svg.chart")
+        watched.page.locator("#recorded svg.chart")
         .first.locator("text[text-anchor=middle]")
         .all_text_contents()
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedflat.report import write_report
-from report.made import write_analyses, write_analysis, write_run, write_watch
+from report.made import write_analyses, write_analysis, write_recorded, write_run
 from report.test_browser import Watched, browser, pytestmark  # noqa: F401
 from report.test_sections import METHODS, study, two_seeds
 
@@ -29,7 +29,7 @@ def two_sections(browser: Any, tmp_path: Path) -> Iterator[Any]:  # noqa: F811
     ]
     for run in runs:
         write_analyses(run)
-        write_watch(run)
+        write_recorded(run)
     write_report(runs, tmp_path / "page.html")
     watched = Watched(browser, (tmp_path / "page.html").as_uri())
     yield watched.page
@@ -40,7 +40,7 @@ def two_sections(browser: Any, tmp_path: Path) -> Iterator[Any]:  # noqa: F811
 def test_each_data_set_has_a_table_and_curves(two_sections: Any) -> None:
     page = two_sections
     titles = ["digits(lda(0)), classification()", "cifar10(lda(0.5)), classification()"]
-    for part in ("results", "training", "watched"):
+    for part in ("results", "training", "recorded"):
         assert page.locator(f"#{part} h3.section").all_inner_texts() == titles
     assert page.locator("#results .scenario").all_inner_texts() == [
         "Data set: digits. Partition: lda(0), 100 clients. Task: classification().",

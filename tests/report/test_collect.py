@@ -17,10 +17,10 @@ from report.made import (
     accuracy,
     write_analyses,
     write_analysis,
+    write_recorded,
     write_rows,
     write_run,
     write_timed,
-    write_watch,
 )
 
 
@@ -127,7 +127,7 @@ def test_analyses(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / m, method=m) for m in ("fedavg()", "fedprox()")]
     for stretch, run in enumerate(runs, 1):
         write_analyses(run, stretch=stretch)
-        write_watch(run)
+        write_recorded(run)
     found = collect(runs)
     assert found["problems"] == []
     assert [m["lambda_1"] for m in found["methods"]] == [CURVATURES[0], 2 * CURVATURES[0]]
@@ -142,8 +142,8 @@ def test_analyses(tmp_path: Path) -> None:
     assert [m["scaled"] for m in found["methods"]] == [one["scaled"] for one in found["curvature"]]
     assert len(found["partition"]) == 1
     assert found["corruptions"][0]["kinds"]["motion_blur"][2] is None
-    assert found["classes"][0]["values"][1][0] == pytest.approx(0.9)
-    assert found["methods"][0]["watch"]["feature_norms"]["mean"] == [2.0] * 10
+    assert found["heatmaps"][0]["values"][1][0] == pytest.approx(0.9)
+    assert found["methods"][0]["recorded"]["features"]["mean"] == [2.0] * 10
     assert found["missing"] == []
 
 
@@ -307,11 +307,11 @@ def test_a_run_that_diverged(tmp_path: Path) -> None:
 
 def test_damaged_watching(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a", status="running")
-    write_watch(run, rounds=3)
-    path = run / "watch.jsonl"
+    write_recorded(run, rounds=3)
+    path = run / "recorded.jsonl"
     whole = path.read_text()
     path.write_text(whole + '{"round": 4, "dri')
-    assert collect([run])["methods"][0]["watch"]["drift"]["round"] == [1, 2, 3]
+    assert collect([run])["methods"][0]["recorded"]["drift"]["round"] == [1, 2, 3]
     path.write_text(whole.replace("0.5", "0.6"))
     assert collect([run])["problems"][0].startswith(
         f"{path} is damaged (line 2 is not the one that was written there)"
@@ -324,7 +324,7 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     assert said[0].startswith(
         "Not analysed: confusions of classes, eigenvalues and traces of the Hessian,"
     )
-    assert said[1].startswith("Nothing was watched")
+    assert said[1].startswith("No metrics were recorded")
     write_analyses(runs[0])
     assert "No loss surfaces of fedprox()." in collect(runs)["missing"]
 

@@ -12,7 +12,7 @@ import pytest
 from fedflat.errors import SettingError
 from fedflat.report import collect, write_report
 from fedflat.report.figures import draw_figures
-from report.made import write_analyses, write_run, write_timed, write_watch
+from report.made import write_analyses, write_recorded, write_run, write_timed
 
 NAMES = {"accuracy", "loss", "density", "surface", "plane", "partition-seed0"}
 BEGINNINGS = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
@@ -23,7 +23,7 @@ def test_every_figure(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / m, method=m) for m in ("fedavg()", "a $strange_name$ method")]
     for run in runs:
         write_analyses(run, points=5)
-        write_watch(run)
+        write_recorded(run)
     assert (
         write_report(runs, tmp_path / "report.html", figures=tmp_path / "figures", formats=["svg"])
         == []

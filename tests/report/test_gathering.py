@@ -11,7 +11,7 @@ import pytest
 from fedflat.report import collect, document
 from fedflat.report.live.find_runs import look
 from report.damage import damaged_runs
-from report.made import write_analyses, write_run, write_watch
+from report.made import write_analyses, write_recorded, write_run
 
 
 def test_whatever_is_wrong_with_one_run_the_others_are_shown(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_damaged_study_leaves_the_others(tmp_path: Path) -> None:
 PIPES = (
     "run.json",
     "metrics.jsonl",
-    "watch.jsonl",
+    "recorded.jsonl",
     "analysis/surface-000000000000.json",
     "study.json",
     "analysis",
@@ -91,7 +91,7 @@ def test_named_pipes_and_folders_in_place_of_files_do_not_hang(tmp_path: Path) -
             if name == "study.json":
                 run.mkdir(parents=True)
             else:
-                write_watch(write_run(run, method="fedprox()"))
+                write_recorded(write_run(run, method="fedprox()"))
             (run / name).parent.mkdir(exist_ok=True)
             (run / name).unlink(missing_ok=True)
             kind(run / name)

@@ -12,7 +12,7 @@ import pytest
 
 from fedflat.errors import RunError
 from fedflat.report import collect, document, page, write_report
-from report.made import write_analyses, write_run, write_watch
+from report.made import write_analyses, write_recorded, write_run
 
 HOSTILE = "</script><script>alert(1)</script><!-- \"'`&amp; \u2028 <img src=x onerror=alert(1)>"
 
@@ -77,7 +77,7 @@ def test_ten_methods_with_seeds_are_small(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / f"{m}-{seed}", method=m, seed=seed, **long) for m, seed in names]
     for run in runs:
         write_analyses(run, points=51)
-        write_watch(run, rounds=1000)
+        write_recorded(run, rounds=1000)
     assert write_report(runs, tmp_path / "out" / "report.html") == []
     assert (tmp_path / "out" / "report.html").stat().st_size < 8e6
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.report.series import curves, over_classes, short, thinned, watched
+from fedflat.report.series import curves, recorded_lists, recorded_numbers, short, thinned
 
 ROWS = st.dictionaries(st.integers(1, 30), st.floats(-1e6, 1e6), min_size=1)
 
@@ -69,41 +69,33 @@ def test_what_is_measured_now_and_then_is_thinned_by_itself() -> None:
 
 
 def test_what_was_measured_and_is_no_number_is_a_gap() -> None:
-    rows = watched(
+    rows = recorded_numbers(
         [{"round": 1, "drift": 1.0}, {"round": 2, "drift": None}, {"round": 3, "drift": 2.0}]
     )
     assert curves([rows], ["drift"])["drift"]["mean"] == [1, None, 2]
 
 
-def test_watched_clients_become_their_mean() -> None:
-    assert watched(
+def test_recorded_clients_become_their_mean() -> None:
+    assert recorded_numbers(
         [{"round": 3, "drift": 1.5, "client_lambda": {"0": 2.0, "5": 4.0}, "classes": [0.1]}]
     ) == [{"round": 3, "drift": 1.5, "client_lambda": 3.0}]
 
 
-def test_classes_are_rows() -> None:
-    found = over_classes(
-        [
-            {"round": 1, "classes": [0.1, 0.2]},
-            {"round": 2},
-            {"round": 5, "classes": [0.3, 0.4, 0.5]},
-        ]
+def test_entries_of_a_list_are_rows() -> None:
+    found = recorded_lists(
+        [{"round": 1, "mine": [0.1, 0.2]}, {"round": 2}, {"round": 5, "mine": [0.3, 0.4, 0.5]}]
     )
     assert found == {
-        "round": [1, 5],
-        "values": [[0.1, 0.3], [0.2, 0.4], [None, 0.5]],
-        "evaluations": 2,
+        "mine": {"round": [1, 5], "values": [[0.1, 0.3], [0.2, 0.4], [None, 0.5]], "evaluations": 2}
     }
-    assert over_classes([{"round": 1}]) is None
+    assert recorded_lists([{"round": 1, "drift": 0.5}]) == {}
 
 
 def test_rounds_of_a_class_map_are_kept_evenly_on_their_axis() -> None:
     """Every tenth of 1,000 rounds, and each of the last 100: what is kept does not crowd at the
     end."""
     rounds = [*range(10, 901, 10), *range(901, 1001)]
-    found = over_classes([{"round": t, "classes": [0.5]} for t in rounds])
-    assert found is not None
-    kept = found["round"]
+    kept = recorded_lists([{"round": t, "classes": [0.5]} for t in rounds])["classes"]["round"]
     assert (kept[0], kept[-1]) == (10, 1000)
     assert len([t for t in kept if t > 900]) <= 13
     assert set(range(10, 901, 10)) <= set(kept)

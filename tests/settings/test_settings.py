@@ -13,7 +13,7 @@ import pytest
 
 import fedflat as ff
 from fedflat.cli.parser import build
-from fedflat.cli.runs import _settings
+from fedflat.cli.training import _settings
 from fedflat.client.learner import DTYPES
 from fedflat.core.json_schema import check
 from fedflat.errors import SettingError

@@ -139,7 +139,7 @@ def test_what_a_task_cannot_do_is_refused_in_a_sentence(
 
 
 def test_classes_are_watched_where_there_are_some(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"watch: regression\(\) has no class for each example"):
+    with pytest.raises(SettingError, match=r"record: regression\(\) has no class per example"):
         ff.run(
             "fedavg",
             on="diabetes(clients=6)",
@@ -147,7 +147,7 @@ def test_classes_are_watched_where_there_are_some(tmp_path: Path) -> None:
             rounds=1,
             clients_per_round=2,
             quiet=True,
-            watch="classes",
+            record="classes",
             out=tmp_path / "run",
         )
 

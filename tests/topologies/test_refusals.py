@@ -161,11 +161,13 @@ def test_a_rule_needs_enough_chains() -> None:
         prepare(experiment("trimmed_mean(1)", topology=APART, sampler=ClientSampler(clients=4)))
 
 
-def test_watching_needs_one_model() -> None:
-    from fedflat.experiments.recording import Recording
+def test_recording_needs_one_model() -> None:
+    from fedflat.experiments.recording import Recorder
 
-    with pytest.raises(SettingError, match="has 2 models at the server, and watchers look at one"):
-        Recording.of(prepare(experiment(topology=MEETING)), "drift")
+    with pytest.raises(
+        SettingError, match=r"metrics are defined for one server model, and hierarchy\(2\) has 2"
+    ):
+        Recorder.of(prepare(experiment(topology=MEETING)), "drift")
 
 
 def test_groups_and_superclients_are_fixed_by_the_seed() -> None:

@@ -1,4 +1,8 @@
-"""The words a person types. ``fedflat --help`` imports neither torch nor anything that does."""
+"""The command line. ``fedflat --help`` imports neither torch nor anything that does.
+
+`verbs` has one module per command, `parser` builds the parser from them, and `main` is the entry
+point.
+"""
 
 from fedflat.execution.interrupt import signals_exit_at_once
 

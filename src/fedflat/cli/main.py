@@ -1,14 +1,13 @@
-"""The entry point: read the words, carry them out, and say plainly what went wrong."""
+"""The entry point: parse the command line, run the command, and print errors as one message."""
 
 from __future__ import annotations
 
 import os
 import sys
-from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 
-from fedflat.cli.parser import KINDS, build
+from fedflat.cli.parser import build
 from fedflat.errors import FedflatError, printable
 from fedflat.execution.interrupt import signals_as_ctrl_c, signals_exit_at_once, status_of
 from fedflat.experiments.output_streams import readers_may_leave
@@ -17,11 +16,11 @@ from fedflat.registry.plugins import load_plugin
 
 @readers_may_leave()
 def main(words: Sequence[str] | None = None) -> int:
-    """Carry out a command line.
+    """Run a command line and return its exit status.
 
-    0: done; 1: the output could not be written; 2: something was wrong and nothing was lost; 130,
-    143, 129: stopped by Ctrl-C, SIGTERM, SIGHUP. A reader of its output that leaves (``| head -1``)
-    changes nothing of this.
+    0: done; 1: the output could not be written; 2: an error, nothing was lost; 130, 143, 129:
+    stopped by Ctrl-C, SIGTERM, SIGHUP. A reader that closes the output early (``| head -1``) does
+    not change the status.
     """
     try:
         try:
@@ -63,39 +62,22 @@ def _carried_out(words: Sequence[str] | None) -> int:
     try:
         with signals_exit_at_once():
             words = sys.argv[1:] if words is None else words
-            args = build().read(words)
+            args = build(words).read(words)
             args.words = list(words)
-            carry_out: Callable[[Namespace], int] = import_module(
-                f"fedflat.cli.{_HOME[args.command]}"
-            ).carry_out
-            for said in getattr(args, "plugin", None) or ():
-                load_plugin(said)
+            for module in getattr(args.verb, "LOADS", ()):
+                import_module(module)
+            for plugin in getattr(args, "plugin", None) or ():
+                load_plugin(plugin)
             if getattr(args, "data_dir", None):
                 from fedflat.data.files.paths import set_data_dir
 
                 set_data_dir(args.data_dir)
         with signals_as_ctrl_c():
-            return carry_out(args)
+            status: int = args.verb.run(args)
+            return status
     except FedflatError as error:
         print(f"fedflat: error: {printable(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stopped:
         print("fedflat: stopped.", file=sys.stderr)
         return status_of(stopped)
-
-
-_HOME = {
-    "run": "runs",
-    "compare": "runs",
-    "resume": "runs",
-    "methods": "methods",
-    **dict.fromkeys(KINDS, "list"),
-    "presets": "presets",
-    "data": "data",
-    "reproduce": "reproduce",
-    "watch": "dashboard",
-    "analyse": "analyse",
-    "report": "analyse",
-    "export": "export",
-    "predict": "predict",
-}

@@ -1,4 +1,5 @@
-"""What can be typed: commands, options, and the nearest right word for a wrong one."""
+"""The parser of the command line, built from the commands in `verbs` and from those that plugins
+register."""
 
 from __future__ import annotations
 
@@ -6,64 +7,59 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, NoReturn, Protocol
 
-from fedflat.cli import analysis_options as looking
-from fedflat.cli.reproduce_options import reproduce_options
-from fedflat.cli.values import memory, path, real, scalar, target, whole
-from fedflat.errors import nearest
-from fedflat.settings.groups import DESCRIBING, MACHINE, SETTINGS
-from fedflat.settings.setting import Setting
+from fedflat.cli import verbs
+from fedflat.errors import SettingError, nearest
+from fedflat.registry.plugins import load_plugin
+from fedflat.registry.specs import registered
 from fedflat.version import __version__
 
 EXAMPLES = """examples:
   fedflat run "fedsam(rho=0.05) + swa()" --on "digits(lda(0))" --out runs/first
   fedflat compare fedavg "fedgloss(rho_s=0.05, rho_l=0.05)" --on "digits(lda(0))" --rounds 300 --seeds 3
   fedflat resume runs/first
-  fedflat watch runs
+  fedflat dashboard runs
   fedflat run --preset fedgloss/cifar10-cnn-alpha0 --rounds 500 --stretch
-  fedflat methods
-  fedflat models
-  fedflat presets fedgloss
+  fedflat list methods
+  fedflat list models
+  fedflat list presets fedgloss
   fedflat reproduce toy
-  fedflat data list
-"""
-ALPHAS = """what alpha is in a partition:
-  lda(alpha)                             each client draws from Dirichlet(alpha * class frequencies): alpha is divided
-                                         among the classes; the same as concentration='total'
-  lda(alpha, concentration='component')  each client draws from Dirichlet([alpha] * classes): every class has alpha
-  dirichlet(alpha)                       each class is divided by Dirichlet([alpha] * clients), as in NIID-Bench, PFLlib
-                                         and FedLab; balance=False as in Flower Datasets"""
+  fedflat data show "digits(lda(0.1), clients=50)"
 
-KINDS = (
-    "models",
-    "partitions",
-    "tasks",
-    "topologies",
-    "groupings",
-    "clocks",
-    "spreads",
-    "presences",
-    "starts",
-    "attacks",
-    "schedules",
-)
+A plugin can add commands: fedflat NAME --plugin FILE.
+"""
+
+
+class Command(Protocol):
+    """A command of a plugin: a class under ``register("command", "name")``; its docstring is its
+    help."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        ...
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Run the command and return its exit status."""
+        ...
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that answers a wrong word with the nearest right one."""
+    """A parser that proposes the nearest known word for an unknown one."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*args, **{**kwargs, "allow_abbrev": False})
 
     def read(self, words: Sequence[str] | None = None) -> argparse.Namespace:
-        """Read the words; refuse those nobody knows."""
+        """Parse the words; refuse unknown options."""
         read, unknown = self.parse_known_args(words)
         if unknown and read.command == "run" and not unknown[0].startswith("-"):
             self.error(
-                f"run takes one method, found {unknown[0]!r} beside {read.method!r}. To run both and compare them: "
-                "fedflat compare METHOD METHOD ..., or join them into one method with '+'."
+                f"run takes one method, found {unknown[0]!r} after {read.method!r}. To compare both: fedflat compare "
+                "METHOD METHOD ... To combine them into one method: 'METHOD + METHOD'."
             )
         if unknown:
             known = getattr(read, "options", list(self._option_string_actions))
@@ -77,7 +73,7 @@ class Parser(argparse.ArgumentParser):
         print(message, end="", file=file or sys.stderr)
 
     def error(self, message: str) -> NoReturn:
-        """Say what was wrong and where help is; status 2."""
+        """Print the error and where to find help; exit with status 2."""
         wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         if wrong:
             known = re.findall(r"[\w-]+", wrong[2])
@@ -87,249 +83,65 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}\nSee `{self.prog} --help`.\n")
 
 
-def build() -> Parser:
-    """The whole command line."""
+def build(words: Sequence[str] = ()) -> Parser:
+    """The parser of the command line ``words``.
+
+    Plugins are loaded only if the first word is not a command of fedflat, since they may import
+    heavy libraries.
+    """
     top = Parser("fedflat", description="Federated learning that generalises.", epilog=EXAMPLES)
     top.add_argument("--version", action="version", version=f"fedflat {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    runs, looks = _runs(commands), looking.add_commands(commands)
-    for name in ("analyse", "report", "predict"):
-        _data_dir(looks[name])
-    others = [*_lists(commands), _reproduce(commands), *_data(commands)]
-    for command in (*runs, *looks.values(), *others):
-        _finish(command)
+    for name, verb in builtin().items():
+        parser = commands.add_parser(name, help=verb.HELP, aliases=getattr(verb, "ALIASES", ()))
+        _add(parser, verb)
+    if words and not words[0].startswith("-") and words[0] not in commands.choices:
+        for name, (summary, command) in from_plugins(words).items():
+            if name in commands.choices:
+                raise SettingError(
+                    f"plugin: fedflat has a command {name!r} already. Register it under another name."
+                )
+            _add(commands.add_parser(name, help=summary), command)
     return top
 
 
-def _runs(commands: argparse._SubParsersAction[Any]) -> list[argparse.ArgumentParser]:
-    """The commands that train, and the one that shows runs while they go on."""
-    run = commands.add_parser(
-        "run", help="run one method", description="Run one method, with one seed or several."
-    )
-    method = run.add_argument(
-        "method", metavar="METHOD", help='such as "feddyn(alpha=0.01) + sam(rho=0.05)"'
-    )
-    _preset(run, method)
-    _run_options(run)
-
-    compare = commands.add_parser("compare", help="run several methods and make a table of them")
-    compare.add_argument("methods", metavar="METHOD", nargs="+")
-    _run_options(compare)
-
-    resume = commands.add_parser("resume", help="go on with a run or a study that was stopped")
-    resume.add_argument("folder", type=path, metavar="DIR")
-    resume.add_argument(
-        "--until", type=whole, metavar="N", help="stop after N rounds, to go on later"
-    )
-    _going_options(resume)
-
-    live = commands.add_parser(
-        "watch", help="show runs in a browser while they go on; Ctrl-C ends it"
-    )
-    live.add_argument(
-        "folder",
-        type=path,
-        metavar="DIR",
-        help="a run, a study, or a folder with runs, now or later",
-    )
-    live.add_argument(
-        "--port", type=whole, default=8765, metavar="N", help="(default 8765; 0: any that is free)"
-    )
-    return [run, compare, resume, live]
+def builtin() -> dict[str, Any]:
+    """The commands of fedflat: the modules in `verbs`, by name."""
+    names = [module.name for module in iter_modules(verbs.__path__)]
+    return {name: import_module(f"{verbs.__name__}.{name}") for name in names}
 
 
-def _lists(commands: argparse._SubParsersAction[Any]) -> list[argparse.ArgumentParser]:
-    """The commands that list what can be said."""
-    methods = commands.add_parser(
-        "methods", help="list all methods, their arguments, papers and costs"
-    )
-    methods.add_argument(
-        "name", metavar="METHOD", nargs="?", help="one of them, or a combination, in detail"
-    )
-    kinds = [
-        commands.add_parser(kind, help=f"list all {kind} and their arguments") for kind in KINDS
-    ]
-    presets = commands.add_parser("presets", help="the runs of the papers' tables")
-    presets.add_argument(
-        "word",
-        metavar="WORD",
-        nargs="?",
-        help="a paper; or those with this in their name; or a name: in detail",
-    )
-    return [methods, *kinds, presets]
+def from_plugins(words: Sequence[str] = ()) -> dict[str, tuple[str, Command]]:
+    """The summaries and the commands of installed plugins and of those that ``words`` name, by
+    name."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    early.add_argument("--plugin", action="append", default=[])
+    try:
+        named = early.parse_known_args(words)[0].plugin
+    except argparse.ArgumentError:  # reported when the whole line is parsed
+        named = []
+    for plugin in named:
+        load_plugin(plugin)
+    return {entry.name: (entry.summary, entry.make()) for entry in registered("command")}
 
 
-def _reproduce(commands: argparse._SubParsersAction[Any]) -> argparse.ArgumentParser:
-    reproduce: argparse.ArgumentParser = commands.add_parser(
-        "reproduce", help="run cells of a paper's table beside the paper's numbers"
-    )
-    reproduce_options(reproduce)
-    _data_dir(reproduce)
-    return reproduce
-
-
-def _data(commands: argparse._SubParsersAction[Any]) -> list[argparse.ArgumentParser]:
-    """The commands on data sets."""
-    data = commands.add_parser("data", help="list, fetch and show data sets")
-    jobs = data.add_subparsers(dest="job", required=True, metavar="JOB")
-    listing = jobs.add_parser("list", help="all data sets, where they are, what to do for the rest")
-    get = jobs.add_parser("get", help="fetch a data set")
-    get.add_argument("name", metavar="NAME")
-    show = jobs.add_parser(
-        "show", help="what a data set holds and how its clients differ", epilog=ALPHAS
-    )
-    show.add_argument("on", metavar="DATA", help='such as "cifar10(lda(0), clients=100)"')
-    show.add_argument("--seed", type=whole, default=0)
-    _show_options(show)
-    for part in (listing, get, show):
-        _data_dir(part)
-    return [listing, get, show]
+def _add(parser: argparse.ArgumentParser, verb: Any) -> None:
+    verb.add_arguments(parser)
+    parser.set_defaults(verb=verb)
+    _finish(parser)
 
 
 def _finish(parser: argparse.ArgumentParser) -> None:
-    """What every command takes, and its options to propose in place of wrong ones."""
+    """Add the option of every command, and keep the options to propose in place of unknown ones."""
+    inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if inner:
+        for choice in inner[0].choices.values():
+            _finish(choice)
+        return
     parser.add_argument(
         "--plugin",
         action="append",
         metavar="FILE",
-        help="code of yours that registers names: my_methods.py, or package.module; may be given again",
+        help="Python file or module that registers names: my_methods.py or package.module; can be repeated",
     )
     parser.set_defaults(options=list(parser._option_string_actions))
-
-
-def _show_options(parser: argparse.ArgumentParser) -> None:
-    """How groups are made; the settings are those of `run`, where clients must describe themselves
-    by a model."""
-    add = parser.add_argument
-    add(
-        "--groups",
-        metavar="GROUPING",
-        help="also draw groups of clients: greedy(psi='labels'), or 5",
-    )
-    describing = parser.add_argument_group(
-        "for --groups by what clients say of themselves, as in a run"
-    )
-    where = [one for one in MACHINE if one.name in ("executor", "workers", "threads", "device")]
-    _add_settings(describing, [*DESCRIBING, *where])
-    add("--quiet", action="store_true", help="no progress")
-
-
-def _preset(parser: argparse.ArgumentParser, method: argparse.Action) -> None:
-    """The option that takes the place of METHOD."""
-
-    def name(text: str) -> str:
-        method.required = False
-        return text
-
-    parser.add_argument(
-        "--preset",
-        type=name,
-        metavar="NAME",
-        help="in place of METHOD: a run of a paper (`fedflat presets`); other options change it",
-    )
-    parser.add_argument(
-        "--stretch",
-        action="store_true",
-        help="with --preset and --rounds: warm-ups, cycles, decays keep their share of the run",
-    )
-
-
-def _run_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `run` and `compare`. Settings that are not typed stay unsaid: a preset may say
-    them."""
-    _add_settings(parser, [one for one in SETTINGS if one.name != "seed"])
-    _machine_options(parser)
-
-
-_GOING = ("watch", "track")
-"""What may be said anew when a run goes on."""
-_READ = {"int": whole, "Scalar": scalar, "bytes": memory}
-
-
-def _add_settings(where: argparse._ActionsContainer, settings: Sequence[Setting]) -> None:
-    """The options of those that can be typed; what is not typed stays unsaid."""
-    places = {"": where}
-    for one in settings:
-        if one.typeable:
-            if one.about.either not in places:
-                places[one.about.either] = where.add_mutually_exclusive_group()
-            _add_setting(places[one.about.either], one, argparse.SUPPRESS)
-
-
-def _add_setting(where: argparse._ActionsContainer, one: Setting, default: Any) -> None:
-    """The option of a setting."""
-    help = one.described.replace("%", "%%")
-    if one.kind == "bool":
-        where.add_argument(one.option, action="store_true", default=default, help=help)
-    else:
-        read = _READ.get(one.about.unit or one.kind, str)
-        where.add_argument(
-            one.option, type=read, default=default, metavar=one.about.metavar, help=help
-        )
-
-
-def _machine_options(parser: argparse.ArgumentParser) -> None:
-    """Options that no preset says."""
-    add = parser.add_argument
-    add(
-        "--replay",
-        type=path,
-        metavar="FILE",
-        help='JSON with "cohorts" and "orders": the clients and batches to use',
-    )
-    seeds = parser.add_mutually_exclusive_group()
-    seeds.add_argument("--seed", type=whole, metavar="S", help="(default 0, or a preset's first)")
-    seeds.add_argument(
-        "--seeds",
-        type=whole,
-        metavar="N",
-        help="run with seeds 0 to N-1, or with a preset's first N",
-    )
-    for one in MACHINE:
-        if one.name not in _GOING:
-            _add_setting(parser, one, one.default)
-    add("--out", type=path, metavar="DIR", help="the run folder (default: a new one in runs/)")
-    _going_options(parser)
-
-
-def _going_options(parser: argparse.ArgumentParser) -> None:
-    """The options of whatever trains, from the beginning or not."""
-    parser.add_argument(
-        "--checkpoint-every",
-        type=real,
-        default=20.0,
-        metavar="SECONDS",
-        help="at most so often (default 20)",
-    )
-    parser.add_argument(
-        "--profile",
-        action="store_true",
-        help="say where the time went, and draw it into the run folder",
-    )
-    for one in MACHINE:
-        if one.name in _GOING:
-            _add_setting(parser, one, None)
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    _table_options(parser)
-    _data_dir(parser)
-
-
-def _table_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--target",
-        type=target,
-        metavar="A",
-        help="accuracy, or what the run is judged by, to reach: 0.9 or 90%%; kept with a study (default: the first's)",
-    )
-    style = parser.add_mutually_exclusive_group()
-    style.add_argument(
-        "--csv", dest="style", action="store_const", const="csv", help="the table as CSV"
-    )
-    style.add_argument(
-        "--markdown", dest="style", action="store_const", const="markdown", help="... as Markdown"
-    )
-    parser.set_defaults(style="text")
-
-
-def _data_dir(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data-dir", type=path, metavar="DIR", help="where data sets are kept")

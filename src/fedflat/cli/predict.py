@@ -1,4 +1,4 @@
-"""``fedflat predict``."""
+"""Predictions of images, for ``fedflat predict``."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from fedflat.files import unwritable, write_file
 from fedflat.kernels.allocator import keep_memory
 
 LISTED = 4
-"""Classes of a mask that a line of text names."""
+"""The number of classes that the line of a mask names."""
 
 
-def carry_out(args: Namespace) -> int:
-    """Look at pictures, write their masks, and say what is in them; 2 if one of them could not be
-    looked at."""
+def predict(args: Namespace) -> int:
+    """Predict images, write their masks, and print a line for each; 2 if one of them could not be
+    read."""
     keep_memory()
     folder = Path(args.folder)
     if not is_run(folder):
-        raise RunError(f"{folder} is not a run folder: it has no run.json. Name a run.")
+        raise RunError(
+            f"{folder} is not a run folder: it has no run.json. Use the folder of a run."
+        )
     places = list(pictures([Path(one) for one in args.images]))
     out = None if args.out is None else Path(args.out)
     _refuse_twice(places, out)
@@ -55,7 +57,7 @@ def carry_out(args: Namespace) -> int:
 
 
 def _row(eye: Predictor, seen: Prediction, out: Path | None) -> dict[str, Any]:
-    """What is said of a picture; its masks are written."""
+    """The result for an image; its masks are written."""
     shares = {name: round(share, 6) for name, share in seen.shares.items()}
     if seen.ids is None:
         place = eye.names.index(seen.first)
@@ -77,33 +79,32 @@ def _row(eye: Predictor, seen: Prediction, out: Path | None) -> dict[str, Any]:
 
 
 def _refuse_twice(places: Sequence[Path], out: Path | None) -> None:
-    """Refuse pictures whose masks would be the same files."""
+    """Refuse images whose masks would be the same files."""
     taken: dict[Path, Path] = {}
     for path in dict.fromkeys(places):
         place = (path.parent if out is None else out) / path.stem
         if place in taken:
             raise SettingError(
-                f"the masks of {taken[place]} and {path} would both be {place}{MASK}. Predict one after the other, "
-                "into folders of their own (--out)."
+                f"the masks of {taken[place]} and {path} would both be {place}{MASK}. Predict them separately, into "
+                "different folders (--out)."
             )
         taken[place] = path
 
 
 def _files(path: Path, out: Path | None) -> tuple[Path, Path]:
-    """The files of a picture's mask: the numbers of the classes, and the colours."""
+    """The two files of an image's mask: class numbers and colours."""
     place = path.parent if out is None else out
     return place / f"{path.stem}{IDS}", place / f"{path.stem}{MASK}"
 
 
 def _refuse_existing(places: Sequence[Path], out: Path | None, overwrite: bool) -> None:
-    """Refuse to write over files that exist, unless the user allows it, and over the pictures in
-    any case."""
+    """Refuse to replace existing files unless the user allows it, and the images in any case."""
     files = [file for path in places for file in _files(path, out)]
     given = {path.resolve() for path in places}
     lost = [file for file in files if file.resolve() in given]
     if lost:
         raise SettingError(
-            f"the mask {lost[0]} would replace a picture to predict. Write to another folder (--out)."
+            f"the mask {lost[0]} would replace an image to predict. Write to another folder (--out)."
         )
     existing = [file for file in files if os.path.lexists(file)]
     if existing and not overwrite:
@@ -122,7 +123,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _csv(rows: Sequence[dict[str, Any]]) -> None:
-    """A line for each picture; of masks a column for each class that occurs."""
+    """A line for each image; for masks, a column for each class that occurs."""
     flat = [{**row, **row["classes"]} if "classes" in row else row for row in rows]
     names = dict.fromkeys(name for row in flat for name in row if name != "classes")
     writer = csv.DictWriter(

@@ -1,4 +1,4 @@
-"""``fedflat reproduce``: cells of a paper's table run again, beside the paper's numbers."""
+"""Cells of a paper's table, run again beside the paper's numbers, for ``fedflat reproduce``."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 FOOT = "`--cells` takes names like these, or patterns: 'cifar10-cnn-alpha0-{fedavg,fedgloss}' or '*-fedavg'."
 
 
-def carry_out(args: Namespace) -> int:
-    """List, run, or write the table of what was run."""
+def reproduce(args: Namespace) -> int:
+    """List the cells, run them, or write the tables of finished runs."""
     here = args.resume or (
         args.what if args.what and os.path.exists(Path(args.what) / "reproduce.json") else None
     )
     if here is None and args.what is None:
         raise SettingError(
-            "reproduce: say which table, such as fedgloss/table3 or toy, or --resume FOLDER."
+            "reproduce: no table was given. Name one, such as fedgloss/table3, or --resume FOLDER."
         )
     if here is not None and (args.cells or args.add_shadow or args.list or args.out):
         raise SettingError(
-            f"reproduce: --cells, --add-shadow, --list and --out go with a table, and {here} is the folder of one that "
-            f"was run. Name the table, with --out {here} to add to it."
+            f"reproduce: --cells, --add-shadow, --list and --out need a table, and {here} is a folder of runs. Name "
+            f"the table, with --out {here} to add to the folder."
         )
     if here is None and args.list:
         print(listing(find_table(args.what)))
@@ -42,7 +42,7 @@ def carry_out(args: Namespace) -> int:
 
 
 def listing(table: Table) -> str:
-    """The cells of a table, one a line."""
+    """The cells of a table, one per line."""
     width = max(len(cell.name) for cell in table.cells)
     lines = [
         f"{cell.name:<{width}}  {cell.figure:>13}  {cell.rounds:>6,} rounds  {cell.arguments['method']}"
@@ -64,10 +64,10 @@ def _run(args: Namespace, here: Path | None) -> int:
     if args.table:
         if here is None:
             raise SettingError(
-                f"reproduce: --table needs the folder of a table that was run, found {args.what!r}."
+                f"reproduce: --table needs a folder of runs, found {args.what!r}. Name one."
             )
         plan, failed = open_plan(here, reading=True), False
-        said = write_tables(plan)
+        problems = write_tables(plan)
     else:
         if here is None:
             find_table(args.what)  # before a folder is made for it
@@ -77,13 +77,13 @@ def _run(args: Namespace, here: Path | None) -> int:
             try:
                 failed = _work(plan, args)
             finally:
-                said = write_tables(plan)
+                problems = write_tables(plan)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     if (
         args.table or args.quiet or not (console.is_terminal and sys.stderr.isatty())
-    ):  # where it does not stand yet
+    ):  # not on the screen yet
         console.print(grid(lines(plan), {}, console.width))
-    for sentence in said:
+    for sentence in problems:
         print(printable(sentence), file=sys.stderr)
     if not args.quiet:
         drawn = " and ".join(f"{name}.png, .svg" for name in names(lines(plan)))
@@ -92,7 +92,7 @@ def _run(args: Namespace, here: Path | None) -> int:
 
 
 def _planned(args: Namespace, here: Path | None, folder: Path) -> TablePlan:
-    """The plan of the command, checked and written down."""
+    """The plan of the command, checked and written to the folder."""
     from fedflat.experiments.prepare import prepare
     from fedflat.papers.reproduce.plan import FILE, PlanRequest, new_plan, open_plan
 
@@ -106,7 +106,7 @@ def _planned(args: Namespace, here: Path | None, folder: Path) -> TablePlan:
             if more
             else plan.said(typed)
         )
-        plan = replace(plan, now=None)  # all that is there
+        plan = replace(plan, now=None)  # all runs of the folder
     else:
         table = find_table(args.what)
         plan = (
@@ -125,10 +125,10 @@ def _planned(args: Namespace, here: Path | None, folder: Path) -> TablePlan:
 
 
 def _work(plan: TablePlan, args: Namespace) -> bool:
-    """Make the runs that have not come to their stop; whether one failed."""
+    """Run what is not finished; return whether a run failed."""
     from rich.console import Console
 
-    from fedflat.experiments.choose_executor import cores
+    from fedflat.execution.workers import cores
     from fedflat.papers.reproduce.live_table import LiveTable
     from fedflat.papers.reproduce.scheduler import RunScheduler
 
@@ -142,7 +142,7 @@ def _work(plan: TablePlan, args: Namespace) -> bool:
             several.work(plan.waiting(), screen.look)
     except KeyboardInterrupt:
         again = f"fedflat reproduce --resume {plan.folder}{plugin_words()}"
-        print(f"\nCheckpoints are written. Go on with: {again}", file=sys.stderr)
+        print(f"\nCheckpoints were written. Continue with: {again}", file=sys.stderr)
         raise
     for folder, why in several.failed.items():
         print(printable(f"fedflat: error: {plan.folder / folder}: {why}"), file=sys.stderr)
@@ -158,7 +158,7 @@ def _check_machine(args: Namespace) -> None:
 
 
 def _seeds(text: str | None) -> int | Sequence[int] | None:
-    """How many seeds, or which: "3", "0,42"."""
+    """The number of seeds, or a list: "3", "0,42"."""
     if text is None:
         return None
     try:
@@ -167,7 +167,7 @@ def _seeds(text: str | None) -> int | Sequence[int] | None:
         numbers = []
     if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
         raise SpellingError(
-            f"--seeds must say how many (3) or which (0,42; one alone: 42,), found {text!r}."
+            f"--seeds must be a number of seeds (3) or a list (0,42; one seed: 42,), found {text!r}."
         )
     return numbers if "," in text else numbers[0]
 

@@ -1,5 +1,4 @@
-"""What is typed for an option, made a value; the range of a number is looked at where the number is
-used."""
+"""Converters of option values. The range of a number is checked where the number is used."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from argparse import ArgumentTypeError
 from fedflat.errors import MOST_BYTES, shown
 
 LONGEST_NAME, LONGEST_PATH = 255, 4095
-"""Bytes that file systems take for one name, and for all names on the way."""
+"""The largest number of bytes of a file name, and of a path."""
 
 
 def whole(text: str) -> int:
@@ -21,9 +20,7 @@ def whole(text: str) -> int:
     """
     found = re.fullmatch(r"([+-]?[0-9]{1,40})(?:[eE]\+?([0-9]{1,2}))?", text.strip())
     if found is None:
-        raise ArgumentTypeError(
-            f"a whole number is needed, such as 100 or 1e3, found {shown(text)}"
-        )
+        raise ArgumentTypeError(f"must be a whole number, such as 100 or 1e3, found {shown(text)}")
     return int(found[1] + "0" * int(found[2] or 0))
 
 
@@ -36,7 +33,7 @@ def real(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ArgumentTypeError(f"a number is needed, found {shown(text)}") from None
+        raise ArgumentTypeError(f"must be a number, found {shown(text)}") from None
 
 
 def scalar(text: str) -> float | str:
@@ -56,19 +53,19 @@ def share(text: str) -> float:
     value = real(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     if not 0 < value <= 1:
         raise ArgumentTypeError(
-            f"a share lies between 0 and 1, or 0% and 100%, found {shown(text)}"
+            f"must be a share between 0 and 1, or 0% and 100%, found {shown(text)}"
         )
     return value
 
 
 def target(text: str) -> str:
-    """A number, perhaps with a unit: the score that runs are judged by knows what it means.
+    """A number, optionally with a unit, which the headline score converts.
 
     >>> target("0.9"), target("90%")
     ('0.9', '90%')
     """
     if not re.match(r"\s*[+-]?\.?[0-9]", text):
-        raise ArgumentTypeError(f"a number is needed, such as 0.9 or 90%, found {shown(text)}")
+        raise ArgumentTypeError(f"must be a number, such as 0.9 or 90%, found {shown(text)}")
     return text
 
 
@@ -81,21 +78,21 @@ def memory(text: str) -> int:
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)b?", text.strip().lower())
     size = float(found[1]) * 1000.0 ** " kmgt".index(found[2] or " ") if found else float("inf")
     if not size <= MOST_BYTES:
-        raise ArgumentTypeError(f"a size such as 1GB or 500MB is needed, found {shown(text)}")
+        raise ArgumentTypeError(f"must be a size such as 1GB or 500MB, found {shown(text)}")
     return round(size)
 
 
 def examples(text: str) -> int | None:
-    """How many examples, or None for all of them."""
+    """A number of examples, or None for all."""
     if text == "all":
         return None
     if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:
-        raise ArgumentTypeError(f"a number from 1, or all, is needed, found {shown(text)}")
+        raise ArgumentTypeError(f"must be a number of at least 1, or all, found {shown(text)}")
     return int(text)
 
 
 def path(text: str) -> str:
-    """The path of a file or a folder that a file system can hold; ``~`` is somebody's home."""
+    """The path of a file or a folder; ``~`` is a home folder."""
     name = os.fsencode(text)
     if (
         not text
@@ -104,18 +101,19 @@ def path(text: str) -> str:
         or max(map(len, name.split(b"/"))) > LONGEST_NAME
     ):
         raise ArgumentTypeError(
-            f"a path is needed, of names of at most {LONGEST_NAME} letters, found {shown(text)}"
+            f"must be a path with names of at most {LONGEST_NAME} bytes, found {shown(text)}"
         )
     home = os.path.expanduser(text)
     if home.startswith("~"):
+        user = home.partition("/")[0][1:] or "this user"
         raise ArgumentTypeError(
-            f"there is no home of {home.partition('/')[0][1:] or 'yours'}, found {shown(text)}"
+            f"must be a path, and {user} has no home folder, found {shown(text)}"
         )
     return home
 
 
 def picture_size(text: str) -> tuple[int, int]:
-    """Height and width of a picture; zeros stand for its own.
+    """Height and width of an image; zeros stand for its own size.
 
     >>> picture_size("512x1024"), picture_size("own")
     ((512, 1024), (0, 0))
@@ -123,6 +121,6 @@ def picture_size(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})", text.strip())
     if found is None and text.strip() != "own":
         raise ArgumentTypeError(
-            f"a height and a width are needed, such as 512x1024, or own, found {shown(text)}"
+            f"must be a height and a width, such as 512x1024, or own, found {shown(text)}"
         )
     return (0, 0) if found is None else (int(found[1]), int(found[2]))

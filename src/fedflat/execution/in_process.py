@@ -12,14 +12,16 @@ from fedflat.client.training import ClientJob, Request
 from fedflat.data.federation import Federation
 from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source, run_or_fail, threads
 from fedflat.kernels.allocator import keep_memory
+from fedflat.registry.specs import TextSpec, register
 
 SMALL = 50_000
 """Parameters below which one thread is faster than two."""
 
 
-@dataclass(frozen=True)
-class InProcess:
-    """One visit after the other, here.
+@register("executor", "in_process")
+@dataclass(frozen=True, repr=False)
+class InProcess(TextSpec):
+    """Clients one after another, in the main process.
 
     ``threads`` work inside each operation; None leaves the number to torch, but takes one for a
     small model, whose operations are too short to share.

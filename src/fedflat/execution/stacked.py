@@ -17,15 +17,17 @@ from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.execution.client_pool import PoolOutcome, Source, threads
 from fedflat.kernels.allocator import keep_memory
+from fedflat.registry.specs import TextSpec, register
 
 ROOM = 32 * 2**20
 """Bytes that clients visited together may take; of more clients, some are visited after the
 others."""
 
 
-@dataclass(frozen=True)
-class Stacked:
-    """Clients that do the same in every step are visited together, as rows of one tensor.
+@register("executor", "stacked")
+@dataclass(frozen=True, repr=False)
+class Stacked(TextSpec):
+    """Clients with equal numbers of examples as one batched computation, for small models.
 
     The numbers are those of single visits up to the rounding of another order of summation. Clients
     of unequal sizes are visited apart, and one that is like no other is visited alone: where no two

@@ -4,10 +4,11 @@ threads."""
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -27,20 +28,27 @@ from fedflat.execution.worker_died import WorkerDied, death_of
 from fedflat.execution.worker_start import FAILED, start
 from fedflat.kernels.allocator import huge_pages, keep_memory
 from fedflat.registry.plugins import Named, named_plugins
+from fedflat.registry.specs import TextSpec, register
 
 
-@dataclass(frozen=True)
-class Workers:
-    """``n`` clients at a time, each in a process of its own with ``threads`` threads.
+def cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@register("executor", "workers")
+@dataclass(frozen=True, repr=False)
+class Workers(TextSpec):
+    """Several clients at a time, each in a worker process; by default one process per core.
 
     A client is not bound to a worker: its memory travels with the letter and comes back.
     """
 
-    n: int
+    workers: int = field(default_factory=cores)
     threads: int = 1
 
     def __post_init__(self) -> None:
-        number("workers", "n", self.n, low=1, high=MOST_PROCESSES, whole=True)
+        number("workers", "workers", self.workers, low=1, high=MOST_PROCESSES, whole=True)
         number("workers", "threads", self.threads, low=1, high=MOST_PROCESSES, whole=True)
 
     @contextmanager
@@ -52,7 +60,7 @@ class Workers:
                 f"the run cannot be sent to worker processes: {order}. Models, losses and data given in Python must be "
                 f"defined at the top level of a module that they can import. {REMEDY}"
             )
-        pool = _WorkerPool(order, self.n, self.threads)
+        pool = _WorkerPool(order, self.workers, self.threads)
         try:
             keep_memory()
             pool.fill()

@@ -158,7 +158,7 @@ def resume(
     begun.
 
     ``settings`` are those of `fedflat.experiments.study.resume`: ``on``, ``model`` and ``loss`` if
-    only Python can say them, ``checkpoint_every``, ``profile``, ``watch``, ``track``, ``until``.
+    only Python can say them, ``checkpoint_every``, ``profile``, ``record``, ``logger``, ``until``.
     """
     with reporter_for(reporter, quiet=quiet) as told:
         return Results(study.resume(folder, reporter=told, **settings))

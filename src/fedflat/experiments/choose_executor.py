@@ -7,7 +7,6 @@ resumed or not; and all runs of a study are made alike.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -18,7 +17,7 @@ from fedflat.client.cost_model import forward_cost
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import SMALL, InProcess
 from fedflat.execution.stacked import Stacked
-from fedflat.execution.workers import Workers, pickle_job
+from fedflat.execution.workers import Workers, cores, pickle_job
 from fedflat.experiments.population import selected_clients
 from fedflat.experiments.prepare import PreparedRun
 
@@ -132,11 +131,6 @@ def choose(loads: Sequence[RunLoad]) -> tuple[Executor, str]:
 
 def _here(loads: Sequence[RunLoad]) -> InProcess:
     return InProcess(1 if all(load.small for load in loads) else torch.get_num_threads())
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _unsendable(prepared: PreparedRun) -> str | None:

@@ -1,27 +1,24 @@
-"""Where the computing is done: the executor, chosen by a name, by us, or given in Python; devices;
-who watches."""
+"""How a run is executed: the executor, devices, recorded metrics and loggers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fedflat.errors import RunError, SettingError, choice
+from fedflat.errors import FedflatError, RunError, SettingError, choice, nearest, shown
 from fedflat.execution.client_pool import Executor
-from fedflat.execution.in_process import InProcess
 from fedflat.execution.main_module import refuse_while_importing
-from fedflat.execution.stacked import Stacked
-from fedflat.execution.workers import Workers
-from fedflat.experiments.choose_executor import RunLoad, choose, cores
-from fedflat.experiments.loggers import check_installed, names_of
+from fedflat.experiments.choose_executor import RunLoad, choose
+from fedflat.experiments.loggers import check_installed, loggers_of
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording import Recording, recorders_of
+from fedflat.experiments.recording import Recorder, metrics_of
 from fedflat.experiments.run_folder.run_folder import Say
-from fedflat.settings.groups import EXECUTORS, ExecutionSettings
+from fedflat.registry.specs import parse, registered
+from fedflat.settings.groups import AUTO, ExecutionSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,15 +29,13 @@ class ExecutionConfig(ExecutionSettings):
         refuse_while_importing()
         super().__post_init__()
         self._check_executor()
-        recorders_of(self.watch), names_of(self.track)
+        metrics_of(self.record), loggers_of(self.logger)
         kind = self.device.partition(":")[0]
         choice("run", "device", kind, ["cpu", "cuda", "mps"])
         if (kind == "cuda" and not torch.cuda.is_available()) or (
             kind == "mps" and not torch.backends.mps.is_available()
         ):
-            raise SettingError(
-                f"run: device {self.device!r} was asked for, but this machine has none. Use 'cpu'."
-            )
+            raise SettingError(f"run: this machine has no device {self.device!r}. Use 'cpu'.")
         try:
             torch.device(self.device)
         except RuntimeError:
@@ -49,27 +44,25 @@ class ExecutionConfig(ExecutionSettings):
             ) from None
 
     def _check_executor(self) -> None:
-        given = not isinstance(self.executor, str)
-        if given and not callable(getattr(self.executor, "open", None)):
+        if isinstance(self.executor, str):
+            if self.executor.strip() != AUTO:
+                executor_of(self.executor, self.workers, self.threads)
+            return
+        if not callable(getattr(self.executor, "open", None)):
             raise SettingError(
-                f"run: executor must be one of {', '.join(EXECUTORS)}, or an object whose `open` gives a crew, found "
-                f"{self.executor!r}."
+                f"run: executor must be a name, or an object with a method `open`, found {self.executor!r}. `fedflat "
+                "list executors` shows the names."
             )
-        if given and (self.workers or self.threads):
+        if self.workers or self.threads:
             raise SettingError(
-                f"run: workers and threads were asked for beside the executor {self.executor!r}, which knows its own. "
-                "Leave them out."
-            )
-        if self.workers and self.executor not in ("auto", "workers"):
-            raise SettingError(
-                f"run: {self.workers} workers were asked for, but the executor {self.executor!r} has none. Leave one "
-                "out."
+                f"run: workers and threads cannot be combined with the executor {self.executor!r}. Set them in the "
+                "executor."
             )
 
     @property
     def undecided(self) -> bool:
         """Whether the choice is left to us."""
-        return self.executor == "auto" and not self.workers and not self.threads
+        return self.executor == AUTO and not self.workers and not self.threads
 
     def loads(self, prepared: PreparedRun) -> list[RunLoad]:
         """What a run asks for, if we are to choose."""
@@ -89,9 +82,11 @@ class ExecutionConfig(ExecutionSettings):
         assert not self.undecided
         if not isinstance(self.executor, str):
             return self.executor
-        if self.executor == "workers" or self.workers:
-            return Workers(self.workers or cores(), self.threads or 1)
-        return Stacked(self.threads) if self.executor == "stacked" else InProcess(self.threads)
+        if self.executor.strip() == AUTO:
+            return executor_of(
+                "workers" if self.workers else "in_process", self.workers, self.threads
+            )
+        return executor_of(self.executor, self.workers, self.threads)
 
     def as_json(self) -> dict[str, Any]:
         """Texts and numbers from which `merge_config` makes it again; the executor is None if only
@@ -100,25 +95,61 @@ class ExecutionConfig(ExecutionSettings):
         return plain if isinstance(self.executor, str) else plain | executor_text(self.executor)
 
     def check(self, prepared: PreparedRun, out: Path | None) -> None:
-        """Refuse to watch or track what cannot be."""
-        check_installed(self.track)
-        wanted = Recording.of(prepared, self.watch).recorders or names_of(self.track)
+        """Refuse metrics and loggers that cannot be used in this run."""
+        check_installed(self.logger)
+        wanted = Recorder.of(prepared, self.record).metrics or loggers_of(self.logger)
         if wanted and out is None:
             raise SettingError(
-                "run: what is watched and tracked is written into the run folder, and there is none. Name one: "
-                "out='runs/mine'."
+                "run: record and logger write into the run folder, and there is none. Add one: out='runs/mine'."
             )
 
 
+def executor_of(text: str, workers: int = 0, threads: int | None = None) -> Executor:
+    """The executor that a text names; ``workers`` and ``threads`` are passed to one that takes
+    them.
+
+    >>> executor_of("in-process", threads=2), executor_of("workers(workers=3)")
+    (in_process(threads=2), workers(workers=3))
+    """
+    given = {name: value for name, value in (("workers", workers), ("threads", threads)) if value}
+    name = text.strip().replace("-", "_")
+    if not name.isidentifier():
+        if given:
+            raise SettingError(
+                f"run: {' and '.join(given)} cannot be combined with an executor that is written as a call, {text!r}. "
+                "Set them inside the call."
+            )
+        called: Executor = parse(text, "executor")
+        return called
+    entries = {entry.name: entry for entry in registered("executor")}
+    if name not in entries:
+        known = [one.replace("_", "-") for one in (AUTO, *entries)]
+        raise SettingError(
+            f"run: unknown executor {shown(text)}.{nearest(text, known)} Known: {', '.join(known)}."
+        )
+    entry = entries[name]
+    for one in given:
+        if one not in entry.signature.parameters:
+            raise SettingError(
+                f"run: the executor {text.strip()!r} has no {one}. Remove --{one} or --executor."
+            )
+    made: Executor = entry.make(**given)
+    return made
+
+
 def executor_text(executor: Executor) -> dict[str, Any]:
-    """The settings that say an executor; of one that is not ours, that there was one."""
-    if type(executor) is Workers:
-        return {"executor": "workers", "workers": executor.n, "threads": executor.threads}
-    if type(executor) is Stacked:
-        return {"executor": "stacked", "threads": executor.threads}
-    if type(executor) is InProcess:
-        return {"executor": "in-process", "threads": executor.threads}
-    return {"executor": None}
+    """The settings that name an executor; None stands for one that cannot be written as text."""
+    entry = next((one for one in registered("executor") if one.make is type(executor)), None)
+    if entry is None or not is_dataclass(executor):
+        return {"executor": None}
+    given = {one.name: getattr(executor, one.name) for one in fields(executor)}
+    if given.keys() <= {"workers", "threads"}:
+        return {"executor": entry.name.replace("_", "-"), **given}
+    try:
+        same = parse(repr(executor), "executor") == executor
+    except FedflatError:
+        same = False
+    return {"executor": repr(executor) if same else None}
 
 
 def merge_config(saved: Mapping[str, Any], now: Mapping[str, Any]) -> ExecutionConfig:

@@ -292,7 +292,7 @@ def _check(owner: str, name: str, path: object, keep: str) -> None:
     choice(owner, "keep", keep, KEPT)
 
 
-fresh = register("start", "fresh")(Fresh)
-from_weights = register("start", "from_weights")(FromWeights)
-from_run = register("start", "from_run")(FromRun)
-pretrained = register("start", "pretrained")(Pretrained)
+fresh = register("initializer", "fresh")(Fresh)
+from_weights = register("initializer", "from_weights")(FromWeights)
+from_run = register("initializer", "from_run")(FromRun)
+pretrained = register("initializer", "pretrained")(Pretrained)

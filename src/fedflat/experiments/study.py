@@ -28,7 +28,7 @@ from fedflat.experiments.experiment import Experiment, from_json, refuse_unsayab
 from fedflat.experiments.loggers import with_loggers
 from fedflat.experiments.prepare import PreparedRun, prepare
 from fedflat.experiments.progress import OnProgress
-from fedflat.experiments.recording import Recording, recording_callback
+from fedflat.experiments.recording import Recorder, recording_callback
 from fedflat.experiments.reporting import named_models
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.fingerprint import origin_of
@@ -182,22 +182,22 @@ def resume(
     reporter: Reporter = Reporter(),
     checkpoint_every: float = PAUSE,
     profile: Wanted = False,
-    watch: str | None = None,
-    track: str | None = None,
+    record: str | None = None,
+    logger: str | None = None,
     until: int | None = None,
     executor: ExecutorLike | None = None,
 ) -> list[Result]:
     """Go on with the run or the study in ``folder``; what is done is read, what was never begun is
     begun.
 
-    ``watch``, ``track`` and ``executor`` are as before if they are None; "none" ends the first two.
-    ``until`` is the round to stop after for now, see `train`.
+    ``record``, ``logger`` and ``executor`` are as before if they are None; "none" ends the first
+    two. ``until`` is the round to stop after for now, see `train`.
     """
     check_pause(checkpoint_every)
     check_until(until)
     folder = Path(folder)
     plan = _plan(folder)
-    now = {"watch": watch, "track": track, "executor": executor}
+    now = {"record": record, "logger": logger, "executor": executor}
     config = merge_config(plan["how"], now)
     results, study = [], _study_time(folder, plan, until)
     with remembered(plan["place"]):
@@ -258,7 +258,7 @@ def _looked_after(
     """The result of a run that has ended; files of models or groups that were damaged are written
     again."""
     result, identity = Result.read(run_folder.folder), run_folder.facts["identity"]
-    read_rows(run_folder.folder, "watch", run_folder.facts)
+    read_rows(run_folder.folder, "recorded", run_folder.facts)
     lost = damaged_models(run_folder.folder, run_folder.facts)
     if lost or damaged_groups(run_folder.folder, identity):
         run = last_state(run_folder.folder, identity) if lost else None
@@ -285,11 +285,11 @@ def _carry_out(
 ) -> Result:
     try:
         config.check(prepared, run_folder.place)
-        run_folder = with_loggers(run_folder, config.track)
+        recorder = Recorder.of(prepared, config.record)
+        run_folder.describe(recorder.labels)
+        run_folder = with_loggers(run_folder, config.logger)
         on_progress = study.timed(place, reporter.announce(prepared.exp, place, len(study.runs)))
-        for remark in (
-            prepared.remarks(config.state_memory) + Recording.of(prepared, config.watch).costs()
-        ):
+        for remark in prepared.remarks(config.state_memory) + recorder.costs():
             reporter.note(f"  {remark}")
         with profiled(profile, run_folder.place and run_folder.place.parent) as counted:
             return train(
@@ -298,7 +298,7 @@ def _carry_out(
                 run_folder=run_folder,
                 on_progress=counted(on_progress),
                 state_memory=config.state_memory,
-                callbacks=recording_callback(config.watch),
+                callbacks=recording_callback(config.record),
                 until=until,
             )
     finally:

@@ -24,12 +24,36 @@ HOMES = (
     "topologies",
     "topologies.groupings",
 )
+"""Modules with names that experiments use. Their texts can contain each other, so all of them are
+imported."""
+KIND_HOMES = {
+    "executor": ("execution",),
+    "metric": ("experiments.recording",),
+    "logger": ("experiments.loggers",),
+    "command": (),
+    "schedule": ("core.schedules",),
+    "partition": ("data.partitions",),
+    "clock": ("simulation",),
+    "availability": ("simulation",),
+    "distribution": ("simulation",),
+}
+"""Kinds all of whose names are in these modules; others need not be imported to read them."""
 
 
 @cache
-def import_homes() -> None:
-    """Import all of them, once."""
-    for home in HOMES:
-        place = import_module(f"fedflat.{home}")
-        for module in iter_modules(getattr(place, "__path__", ()), f"{place.__name__}."):
-            import_module(module.name)
+def import_homes(kind: str | None = None) -> None:
+    """Import the modules that register names of this kind; by default, all that experiments use."""
+    for home in KIND_HOMES.get(kind or "", HOMES):
+        _import(home)
+
+
+def import_all() -> None:
+    """Import every module that registers names."""
+    for kind in (None, *KIND_HOMES):
+        import_homes(kind)
+
+
+def _import(home: str) -> None:
+    place = import_module(f"fedflat.{home}")
+    for module in iter_modules(getattr(place, "__path__", ()), f"{place.__name__}."):
+        import_module(module.name)

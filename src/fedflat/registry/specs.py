@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from unicodedata import normalize
 
 from fedflat.errors import SpellingError, nearest, shown
-from fedflat.registry.builtin_modules import import_homes
+from fedflat.registry.builtin_modules import import_all, import_homes
 from fedflat.registry.plain_values import PlainFields
 from fedflat.registry.plugins import (
     MAINS,
@@ -31,26 +31,32 @@ from fedflat.registry.plugins import (
     registering_module,
 )
 
-KINDS = (
-    "method",
-    "data set",
-    "partition",
-    "model",
-    "schedule",
-    "start",
-    "task",
-    "topology",
-    "grouping",
-    "growth",
-    "ask",
-    "describer",
-    "measure",
-    "attack",
-    "attacker",
-    "clock",
-    "spread",
-    "presence",
-)
+KINDS = {
+    "method": "methods",
+    "model": "models",
+    "data set": "datasets",
+    "partition": "partitions",
+    "task": "tasks",
+    "topology": "topologies",
+    "grouping": "groupings",
+    "growth": "growths",
+    "initializer": "initializers",
+    "schedule": "schedules",
+    "clock": "clocks",
+    "availability": "availability",
+    "distribution": "distributions",
+    "attack": "attacks",
+    "executor": "executors",
+    "metric": "metrics",
+    "logger": "loggers",
+    "command": "commands",
+    "describer": "describers",
+    "ask": "",
+    "attacker": "",
+    "measure": "",
+}
+"""The kinds of names, and how `fedflat list` calls each. Those without a name there are written by
+the server only."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -72,6 +78,12 @@ class RegisteredName:
     def signature(self) -> inspect.Signature:
         """The arguments it takes."""
         return inspect.signature(self.make)
+
+    @property
+    def required(self) -> bool:
+        """Whether it has an argument without a default."""
+        given = self.signature.parameters.values()
+        return any(one.default is one.empty and one.kind is not one.VAR_POSITIONAL for one in given)
 
     @property
     def summary(self) -> str:
@@ -105,7 +117,8 @@ def register(kind: str, name: str | None = None) -> Callable[[F], F]:
         _refuse_unwritable(said)
         home = registering_module(make)
         if not is_ours(home):
-            _fill()  # so that names are compared with all of ours
+            import_all()  # so that names are compared with all of ours
+            load_installed()
         before = _REGISTRY.get(said)
         if before and (before.kind != kind or _of_another(before.home, home)):
             where = before.home if before.plugin is None else before.plugin.name
@@ -146,15 +159,15 @@ def _of_another(before: str, now: str) -> bool:
     return old is None or new is None or not old.same(new)
 
 
-def _fill() -> None:
-    """Import whatever registers names, so that every text can be read whoever asks first."""
-    import_homes()
+def _fill(kind: str | None = None) -> None:
+    """Import the modules that register names, so that any text of this kind can be read."""
+    import_homes(kind)
     load_installed()
 
 
 def registered(kind: str) -> Iterator[RegisteredName]:
     """All entries of one kind, by name."""
-    _fill()
+    _fill(kind)
     return iter(sorted((e for e in _REGISTRY.values() if e.kind == kind), key=lambda e: e.name))
 
 
@@ -233,6 +246,30 @@ class TextSpec(PlainFields):
 
 def parse(text: str, kind: str) -> Any:
     """The ``kind``, one of `KINDS`, that ``text`` says."""
+    tree = _tree(text)
+    try:
+        return _read(tree, kind, text.strip())
+    except RecursionError:
+        raise _too_deep(text) from None
+
+
+def parse_list(text: str, kind: str) -> tuple[Any, ...]:
+    """Read a list of values of one kind, separated by commas; the text of each is a name or a call.
+
+    >>> parse_list("decay(0.1, 0.5), warmup(0, 1, 5)", "schedule")
+    (decay(0.1, 0.5), warmup(0, 1, 5))
+    """
+    tree = _tree(text)
+    try:
+        return tuple(
+            _read(node, kind, text.strip())
+            for node in (tree.elts if isinstance(tree, ast.Tuple) else [tree])
+        )
+    except RecursionError:
+        raise _too_deep(text) from None
+
+
+def _tree(text: str) -> ast.expr:
     if not isinstance(text, str) or len(text) > LONGEST_TEXT:
         raise SpellingError(
             f"cannot read {shown(text)}: a text of at most {LONGEST_TEXT} letters is needed. {_SHAPE}"
@@ -241,7 +278,7 @@ def parse(text: str, kind: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Python's own grammar, which is wider
-            tree = ast.parse(text, mode="eval").body
+            return ast.parse(text, mode="eval").body
     except SyntaxError as error:
         where = f" near column {error.offset}" if error.offset else ""
         raise SpellingError(f"cannot read {shown(text)}{where}: {error.msg}. {_SHAPE}") from None
@@ -249,12 +286,10 @@ def parse(text: str, kind: str) -> Any:
         raise SpellingError(
             f"cannot read {shown(text)}: {str(error) or 'it is nested too deeply'}. {_SHAPE}"
         ) from None
-    try:
-        return _read(tree, kind, text)
-    except RecursionError:
-        raise SpellingError(
-            f"cannot read {shown(text)}: it is nested too deeply. {_SHAPE}"
-        ) from None
+
+
+def _too_deep(text: str) -> SpellingError:
+    return SpellingError(f"cannot read {shown(text)}: it is nested too deeply. {_SHAPE}")
 
 
 LONGEST_TEXT = 10_000
@@ -341,7 +376,9 @@ def _call(
 def find(name: str, kind: str | None = None) -> RegisteredName:
     """The entry called ``name``; an error with the nearest right name if there is none of that
     kind."""
-    _fill()
+    _fill(kind)
+    if name not in _REGISTRY:
+        _fill()  # it may be a name of another kind
     entry = _REGISTRY.get(name)
     if entry and (kind is None or entry.kind == kind):
         return entry
@@ -358,9 +395,7 @@ def _a(kind: str) -> str:
 
 
 def _where(kind: str | None) -> str:
-    command = {
-        "method": "`fedflat methods` lists them all.",
-        "data set": "`fedflat data list` lists them all.",
-    }
+    if kind in ("method", "data set"):
+        return f"`fedflat list {KINDS[kind]}` shows all of them."
     names = sorted(e.name for e in _REGISTRY.values() if kind is None or e.kind == kind)
-    return command.get(kind or "", f"Known: {', '.join(names)}.")
+    return f"Known: {', '.join(names)}."

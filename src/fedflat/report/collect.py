@@ -1,11 +1,11 @@
 """Run folders as one document: everything the page shows, as plain JSON values.
 
 boards      one entry for each section (data set, partition, task and score): which method is ahead, the target
-methods     one entry for each method of a section: its board, its summary over seeds, its curves, what was watched
+methods     one entry for each method of a section: its board, its summary over seeds, its curves, its metrics
 runs        one entry for each run: its folder, seed, state, machine, the command that repeats it
-pictures, confusion, curvature, surface, plane, interpolate, local_global, corruptions, partition, styles, recovery,
-classes
+pictures, confusion, curvature, surface, plane, interpolate, local_global, corruptions, partition, styles, recovery
             one entry for each analysis, with the places of its method and its run
+recorded    the labels of recorded metrics, by key;  heatmaps  one entry for each of them that is a list, and run
 album       the pictures that examples name by their places
 groups      one entry for each run whose clients are in groups: labels of clients and of groups
 problems    what could not be read;  missing  what was not measured
@@ -31,7 +31,7 @@ from fedflat.report.leaderboard import Kind, Leaderboard, boards_of, kind_of
 from fedflat.report.load import gather
 from fedflat.report.missing import missing
 from fedflat.report.read import Read
-from fedflat.report.series import curves, over_classes, score_curves, short, watched
+from fedflat.report.series import curves, recorded_lists, recorded_numbers, score_curves, short
 from fedflat.tasks.headline import common_target
 from fedflat.version import __version__
 
@@ -108,7 +108,7 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
         "shared": _shared(runs),
         **found,
         "album": pasted,
-        "classes": _classes(runs, places, methods, sections),
+        "heatmaps": _heat_maps(runs, places, methods, sections),
         "groups": _groups(runs, places, methods, sections),
         "problems": [
             *problems,
@@ -118,6 +118,7 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
         ],
     }
     _add_curvature(document)
+    document["recorded"] = _metrics(document, runs)
     document["missing"] = missing(document)
     tables = [table(board.summaries, board.target, board.last) for board in boards]
     titles = [f"{board.title(boards)}\n\n" if len(boards) > 1 else "" for board in boards]
@@ -214,12 +215,28 @@ def _method(
         "tests": tests,
         "classes": classes,
         "curves": score_curves([results[i].rows for i in own], summary.headline.name, _SCORES),
-        "watch": _watch([runs[i] for i in own]),
+        "recorded": _recorded([runs[i] for i in own]),
     }
 
 
-def _watch(runs: Sequence[Read]) -> Document:
-    seeds = [watched(run.watch) for run in runs]
+def _metrics(document: Document, runs: Sequence[Read]) -> Document:
+    """The title, the note and the unit of each recorded metric, as its class described them when
+    the run was made."""
+    keys = dict.fromkeys(key for method in document["methods"] for key in method["recorded"])
+    keys |= dict.fromkeys(one["key"] for one in document["heatmaps"])
+    known = {
+        key: labels
+        for run in reversed(runs)
+        for key, labels in run.facts.get("recorded", {}).items()
+    }
+    return {
+        key: known.get(key, {"title": key, "note": "", "entries": "entry", "unit": ""})
+        for key in keys
+    }
+
+
+def _recorded(runs: Sequence[Read]) -> Document:
+    seeds = [recorded_numbers(run.recorded) for run in runs]
     names = list(
         dict.fromkeys(name for rows in seeds for row in rows for name in row if name != "round")
     )
@@ -297,23 +314,21 @@ def _distinct(found: Sequence[Document], what: str) -> list[Document]:
     return list(kept.values())
 
 
-def _classes(
+def _heat_maps(
     runs: Sequence[Read], places: Sequence[int], methods: Sequence[str], sections: Sequence[str]
 ) -> list[Document]:
-    watched = [
-        (run, place, over_classes(run.watch)) for run, place in zip(runs, places, strict=True)
-    ]
     return [
         {
+            "key": key,
             "method": place,
             "label": methods[place],
             "seed": run.result.seed,
             "section": section,
             "settings": "",
-            **found,
+            **values,
         }
-        for (run, place, found), section in zip(watched, sections, strict=True)
-        if found is not None
+        for run, place, section in zip(runs, places, sections, strict=True)
+        for key, values in recorded_lists(run.recorded).items()
     ]
 
 

@@ -18,10 +18,8 @@ def missing(document: Document) -> list[str]:
     said = (
         [f"Not analysed: {', '.join(lacking)}. `fedflat analyse RUN` adds them."] if lacking else []
     )
-    if not any(method["watch"] for method in document["methods"]) and not document["classes"]:
-        said.append(
-            "Nothing was watched during training: no drift, norms or accuracies of classes over the rounds."
-        )
+    if not document["recorded"]:
+        said.append("No metrics were recorded during training. `fedflat run --record` adds them.")
     for kind in words:
         if document[kind] and kind not in SHARED:
             with_it = {one["method"] for one in document[kind]}

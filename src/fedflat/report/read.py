@@ -25,7 +25,7 @@ class Read:
     folder: Path
     facts: dict[str, Any]
     result: Result
-    watch: list[Row]
+    recorded: list[Row]
     analyses: list[Analysis]
     groups: Grouped | None = None
     """Who is with whom, where clients are in groups."""
@@ -36,14 +36,14 @@ class Read:
 def read(folder: Path, problems: list[str]) -> Read:
     """One run; what it can do without, if damaged, is left out and said."""
     facts = read_facts(folder)
-    rows, watch = (read_rows(folder, name, facts) for name in ("metrics", "watch"))
+    rows, recorded = (read_rows(folder, name, facts) for name in ("metrics", "recorded"))
     if not rows:
         problems.append(f"{folder} holds no evaluation yet.")
     analyses, groups = (
         _analyses(folder, facts["identity"], problems),
         _groups(folder, facts["identity"], problems),
     )
-    return Read(folder, facts, Result.telling(facts, rows), watch, analyses, groups)
+    return Read(folder, facts, Result.telling(facts, rows), recorded, analyses, groups)
 
 
 def _groups(folder: Path, identity: str, problems: list[str]) -> Grouped | None:

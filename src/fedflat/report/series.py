@@ -104,9 +104,9 @@ def _curve(made: Sequence[Row], name: str) -> dict[str, Any]:
     return curve
 
 
-def watched(rows: Sequence[Row]) -> list[Row]:
-    """What was watched, one number for each round and name, None if it was not finite: of clients'
-    their mean."""
+def recorded_numbers(rows: Sequence[Row]) -> list[Row]:
+    """The recorded metrics, one number for each round and key: the mean over clients, None if it is
+    not finite."""
     flat = []
     for row in rows:
         plain = {
@@ -119,16 +119,22 @@ def watched(rows: Sequence[Row]) -> list[Row]:
     return flat
 
 
-def over_classes(rows: Sequence[Row]) -> dict[str, Any] | None:
-    """The accuracies of the classes over the rounds: a row for each class; None if they were not
-    watched."""
-    seen = [row for row in rows if isinstance(row.get("classes"), list) and row["classes"]]
-    if not seen:
-        return None
+def recorded_lists(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    """The recorded metrics that are lists, by key: for each entry of the list its values over the
+    rounds."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        for key, value in row.items():
+            if isinstance(value, list) and value:
+                found.setdefault(key, []).append(row)
+    return {key: _heat_map(key, seen) for key, seen in found.items()}
+
+
+def _heat_map(key: str, seen: Sequence[Row]) -> dict[str, Any]:
     kept = [seen[i] for i in _spaced([row["round"] for row in seen], COLUMNS)]
-    classes = max(len(row["classes"]) for row in kept)
-    columns = [row["classes"] + [None] * (classes - len(row["classes"])) for row in kept]
-    values = [[short(column[c], 3) for column in columns] for c in range(classes)]
+    entries = max(len(row[key]) for row in kept)
+    columns = [row[key] + [None] * (entries - len(row[key])) for row in kept]
+    values = [[short(column[c], 3) for column in columns] for c in range(entries)]
     return {"round": [row["round"] for row in kept], "values": values, "evaluations": len(seen)}
 
 

@@ -1,8 +1,8 @@
-"""Every setting of a run: what decides its numbers, and where the computing is done.
+"""Every setting of a run: those that decide its numbers, and those that say how it is executed.
 
-Python's signatures, the options of the command line, what run.json may hold and the commands that
-are printed follow from these fields. `Experiment`, `Sampler`, `LocalTraining`, `Evaluate` and
-`ExecutionConfig` are these with what they do.
+Python's signatures, the options of the command line, the format of run.json and the commands that
+are printed are made from these fields. `Experiment`, `Sampler`, `LocalTraining`, `Evaluate` and
+`ExecutionConfig` add behaviour to these classes.
 """
 
 from __future__ import annotations
@@ -28,109 +28,140 @@ if TYPE_CHECKING:
     from fedflat.topologies.topology import Topology
 
 Cohorts = Sequence[Sequence[int]]
-"""For each round: the clients that are asked."""
+"""For each round: the selected clients."""
 Orders = Sequence[Mapping[int, Sequence[Sequence[int]]]]
-"""For each round: client -> its batches, each a list of places in the client's own data."""
+"""For each round: client -> its batches, each a list of indices into the client's own data."""
 AUTO, CONTIGUOUS, CHANNELS_LAST = LAYOUTS = ("auto", "contiguous", "channels-last")
 DIRECT, QUICK = "direct", "quick"
-EXECUTORS = ("auto", "in-process", "workers", "stacked")
+DATA, LOCAL, SERVER, EVALUATION, SIMULATION, EXECUTION, RECORDING = PURPOSES = (
+    "data and model",
+    "local training",
+    "server and topology",
+    "evaluation",
+    "simulation",
+    "execution",
+    "recording",
+)
+"""The groups of options in the help of the command line, in this order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(PlainFields):
-    """What is run, and with which numbers."""
+    """The experiment: data, model, server."""
 
     on: DataSpec = field(
-        metadata=about("data and who holds them", metavar="DATA", text=True, typed="digits(lda(0))")
+        metadata=about(
+            "data set and its partition among the clients",
+            purpose=DATA,
+            metavar="DATA",
+            text=True,
+            typed="digits(lda(0))",
+        )
     )
     model: ModelLike = field(
         metadata=about(
-            'such as cnn, resnet20, "mlp(hidden=[64, 64])"',
-            metavar="NAME",
+            'model, such as cnn, resnet20 or "mlp(hidden=[64, 64])"',
+            purpose=DATA,
+            metavar="MODEL",
             text=True,
-            unsaid="by the data",
+            unsaid="chosen by the data set",
         )
     )
-    rounds: int = field(metadata=about("server steps", low=1, typed=500))
+    rounds: int = field(metadata=about("number of rounds", purpose=SERVER, low=1, typed=500))
     topology: Topology = setting(
         None,
-        'who talks to whom: star, "chains(groups=20)", "clusters(4, shared=\'features\')", hierarchy(4)',
-        metavar="WHO",
+        'star, "chains(groups=20)", "clusters(4, shared=\'features\')" or hierarchy(4)',
+        purpose=SERVER,
+        metavar="TOPOLOGY",
         registered="topology",
         otherwise="star()",
-        unsaid="the method's, else star",
+        unsaid="that of the method, otherwise star",
     )
     init: Initializer = setting(
         "fresh()",
-        'weights to begin with: fresh, \'from_run("runs/mine")\', "pretrained(mnist(), rounds=5)"',
-        metavar="START",
-        registered="start",
+        'initial weights: fresh, \'from_run("runs/mine")\', "pretrained(mnist(), rounds=5)"',
+        purpose=DATA,
+        metavar="INIT",
+        registered="initializer",
     )
     task: Task = setting(
         "classification()",
-        "what is learnt: classification, segmentation, retrieval, next_character or regression",
+        'learning task, such as classification, "segmentation(ignore=255)" or regression',
+        purpose=DATA,
         metavar="TASK",
         registered="task",
-        unsaid="what the data are for",
+        unsaid="that of the data set",
     )
     server_data: DataSpec | None = setting(
         None,
-        "data that the server itself holds, for starts and methods that use some",
+        "data set of the server, for initializers and methods that use one",
+        purpose=DATA,
         metavar="DATA",
         registered="data set",
     )
     attack: Attack | None = setting(
         None,
-        'who attacks the run, and how: "label_flip(L_S=0.3, L=0.5, pairs=[[0, 2]])", gan',
-        metavar="HOW",
+        'attack on the run: "label_flip(L_S=0.3, L=0.5, pairs=[[0, 2]])" or gan',
+        purpose=SIMULATION,
+        metavar="ATTACK",
         registered="attack",
     )
     clock: Clock | None = setting(
         None,
-        'devices of the clients, to simulate time: "devices(speed=lognormal(100, 0.5), deadline=60)", '
-        "\"measured('devices.json')\"",
+        'simulated clients\' devices and time: "devices(speed=lognormal(100, 0.5), deadline=60)" '
+        "or \"measured('devices.json')\"",
+        purpose=SIMULATION,
         metavar="CLOCK",
         registered="clock",
     )
-    seed: int = setting(0, "decides every random draw", metavar="S", low=0, high=LARGEST_SEED)
+    seed: int = setting(
+        0, "seed of all random numbers", purpose=SERVER, metavar="S", low=0, high=LARGEST_SEED
+    )
     weighting: str | None = setting(
         None,
-        "clients count by their examples or all alike",
+        "weight clients in the mean by their number of examples, or equally",
+        purpose=SERVER,
         metavar="KIND",
         allowed=("sized", "uniform"),
-        unsaid="the method's, else sized",
+        unsaid="that of the method, otherwise sized",
     )
     dtype: str = setting(
         "float32",
-        "mixed is float32 with bfloat16 in training's passes where that is safe",
+        "number type; mixed is float32 with bfloat16 in forward and backward passes where that is safe",
+        purpose=EXECUTION,
         metavar="TYPE",
         allowed=("float32", "float64", "mixed"),
     )
     layout: str = setting(
         AUTO,
-        "images in memory in training; the sums are the same but for their rounding",
+        "memory format of images in training. Results differ only by rounding.",
+        purpose=EXECUTION,
         metavar="KIND",
         allowed=LAYOUTS,
     )
     convolutions: str = setting(
         AUTO,
-        "how a CPU makes them; quick by fewer products, the same sums but for their rounding",
+        "CPU convolution algorithm: `direct` (PyTorch), `quick` (Winograd) or `auto`. Results differ only by "
+        "rounding.",
+        purpose=EXECUTION,
         metavar="KIND",
         allowed=(AUTO, DIRECT, QUICK),
         later=True,
     )
     on_bad: str = setting(
         "raise",
-        "what to do with a reply that is not finite; to stop calls the run diverged",
-        metavar="POLICY",
+        "on a reply with NaN or infinity, end with an error, skip the reply, or stop the run as diverged",
+        purpose=SERVER,
+        metavar="ACTION",
         allowed=("raise", "skip", "stop"),
     )
     min_replies: int | None = setting(
         None,
-        "a round goes on without clients that crash or are too late, if so many reply",
+        "a round continues without clients that fail or are late if at least N reply",
+        purpose=SERVER,
         low=1,
         later=True,
-        unsaid="a client that crashes ends the run",
+        unsaid="a client that fails ends the run",
     )
 
     def __post_init__(self) -> None:
@@ -139,33 +170,36 @@ class RunSettings(PlainFields):
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerSettings(PlainFields):
-    """Who is asked in a round."""
+    """How the clients of a round are selected."""
 
     clients: int = setting(
         10,
-        "clients a round, or their expected number",
+        "number of clients per round, or its expectation",
+        purpose=SERVER,
         option="clients_per_round",
         says="clients a round",
         low=1,
     )
     kind: str | None = setting(
         None,
-        "without replacement, each on its own, or in proportion to examples (FedVC)",
+        "select clients without replacement, each independently, or in proportion to their examples (FedVC)",
+        purpose=SERVER,
         option="sampler",
         metavar="KIND",
         allowed=("uniform", "bernoulli", "by_size"),
         otherwise="uniform",
-        unsaid="the method's, else uniform",
+        unsaid="that of the method, otherwise uniform",
     )
     seeding: str = setting(
         "run",
-        "who is drawn depends on the run's seed and the round, or on the round only, alike for all seeds",
+        "select clients by the seed of the run and the round, or by the round only, equal for all seeds",
+        purpose=SERVER,
         option="sampler_seed",
         metavar="KIND",
         allowed=("run", "round"),
     )
     cohorts: Cohorts | None = setting(
-        None, "the clients of each round, in order, instead of any draw"
+        None, "the clients of each round, in order, instead of random selection"
     )
 
     def __post_init__(self) -> None:
@@ -174,11 +208,12 @@ class SamplerSettings(PlainFields):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSettings(PlainFields):
-    """The work of one visit."""
+    """Local training of one client in one round."""
 
     epochs: int = setting(
         1,
-        "how often a visit goes through the client's data",
+        "local epochs per round",
+        purpose=LOCAL,
         option="local_epochs",
         metavar="E",
         low=1,
@@ -186,33 +221,42 @@ class LocalSettings(PlainFields):
     )
     steps: int | None = setting(
         None,
-        "steps a visit instead of epochs; data are shuffled anew whenever they run out",
+        "local steps per round, instead of epochs; data are reshuffled whenever they run out",
+        purpose=LOCAL,
         option="local_steps",
         metavar="S",
         low=1,
         either="work",
     )
-    batch_size: int = setting(64, "examples a step", metavar="B", low=1)
+    batch_size: int = setting(64, "examples per step", purpose=LOCAL, metavar="B", low=1)
     lr: Scalar = setting(
-        0.1, 'local learning rate, or a schedule: "decay(0.1, 0.998)"', metavar="L", low=0
+        0.1,
+        'local learning rate, or a schedule: "decay(0.1, 0.998)"',
+        purpose=LOCAL,
+        metavar="LR",
+        low=0,
     )
-    weight_decay: Scalar = setting(0.0, "local weight decay", metavar="W")
-    momentum: Scalar = setting(0.0, "local momentum", metavar="M")
+    weight_decay: Scalar = setting(0.0, "local weight decay", purpose=LOCAL, metavar="W")
+    momentum: Scalar = setting(0.0, "local momentum", purpose=LOCAL, metavar="M")
     clip: Scalar | None = setting(
         None,
-        "largest norm of a local direction, before weight decay",
-        metavar="G",
+        "largest norm of a local gradient, before weight decay",
+        purpose=LOCAL,
+        metavar="NORM",
         unsaid="no limit",
     )
     virtual: int | None = setting(
         None,
-        "examples a visit, drawn anew, with repeats if need be, whatever the client holds (FedVC)",
+        "examples per client and round, drawn with repetition if the client has fewer (FedVC)",
+        purpose=LOCAL,
         low=1,
         high=MOST_AT_ONCE,
     )
-    drop_last: bool = setting(False, "leave out the last short batch of an epoch")
+    drop_last: bool = setting(
+        False, "drop the last batch of an epoch if it is not full", purpose=LOCAL
+    )
     orders: Orders | None = setting(
-        None, "the very batches of each round and client, to replay another implementation"
+        None, "the batches of each round and client, to replay another implementation"
     )
 
     def __post_init__(self) -> None:
@@ -226,16 +270,18 @@ class EvaluateSettings(PlainFields):
     every: int = setting(
         10,
         "rounds between evaluations",
+        purpose=EVALUATION,
         option="eval_every",
         low=1,
-        unsaid="for about 100 in the run",
+        unsaid="about 100 evaluations in the run",
     )
     last: int = setting(
         100,
-        "the result is the mean over the last N rounds, each of which is evaluated",
+        "the reported score is the mean over the last N rounds, each of which is evaluated",
+        purpose=EVALUATION,
         option="eval_last",
         low=1,
-        unsaid="a tenth, at most 100",
+        unsaid="a tenth of the rounds, at most 100",
     )
 
     def __post_init__(self) -> None:
@@ -254,45 +300,53 @@ def last_tenth(rounds: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionSettings(PlainFields):
-    """Where the computing is done; changes no number beyond the order of floating-point sums."""
+    """How the run is executed; results differ only by the order of floating-point sums."""
 
     executor: ExecutorLike = setting(
         "auto",
-        "clients one after the other, several at a time in processes, or as one batched computation",
-        metavar="KIND",
-        allowed=EXECUTORS,
+        "where clients are trained, such as workers, stacked, in-process or auto; see `fedflat list executors`",
+        purpose=EXECUTION,
+        metavar="NAME",
         text=True,
     )
     workers: int = setting(
         0,
-        "clients at a time, each in a process of its own; 0: one a core, where there are workers",
+        "clients trained at a time, each in its own process; 0: one per core if workers are used",
+        purpose=EXECUTION,
         low=0,
         high=MOST_PROCESSES,
     )
     threads: int | None = setting(
         None,
-        "threads inside an operation",
+        "threads per process",
+        purpose=EXECUTION,
         low=1,
         high=MOST_PROCESSES,
-        unsaid="by the model, 1 in a worker",
+        unsaid="chosen by the size of the model, 1 in a worker",
     )
-    device: str = setting("cpu", "cpu, cuda or mps", metavar="D")
+    device: str = setting("cpu", "device: cpu, cuda or mps", purpose=EXECUTION, metavar="DEVICE")
     state_memory: int | None = setting(
         None,
-        "what clients remember is kept in RAM up to here, such as 1GB, then on disk",
+        "client state is kept in RAM up to this size, such as 1GB, then on disk",
+        purpose=EXECUTION,
         metavar="SIZE",
         low=0,
         high=MOST_BYTES,
         unit="bytes",
         unsaid="a quarter of RAM",
     )
-    watch: str | None = setting(
+    record: str | None = setting(
         None,
-        "what to look at over the rounds: drift,alignment,norms,features,classes,delta_eps,client_lambda; or all",
-        metavar="WHAT",
+        "metrics to record in every round, separated by commas, or all; see `fedflat list metrics`",
+        purpose=RECORDING,
+        metavar="METRICS",
     )
-    track: str | None = setting(
-        None, "tell trackers, offline, in the run folder: tensorboard,wandb,mlflow", metavar="WHOM"
+    logger: str | None = setting(
+        None,
+        "loggers that receive the numbers of the run, separated by commas; they work offline, in the run folder. "
+        "See `fedflat list loggers`.",
+        purpose=RECORDING,
+        metavar="LOGGERS",
     )
 
     def __post_init__(self) -> None:
@@ -307,13 +361,13 @@ SETTINGS = (
     *settings_of(EvaluateSettings, "evaluate"),
     *_RUN[3:],
 )
-"""What decides the numbers of a run, in the order of the command line."""
+"""The settings that decide the numbers of a run."""
 DESCRIBING = tuple(
     one
     for one in SETTINGS
     if one.path[0] == "local"
     or one.name in ("model", "task", "server_data", "dtype", "layout", "convolutions")
 )
-"""Those of them by which clients describe themselves before round 0."""
+"""Those of them that matter when clients describe themselves before round 0."""
 MACHINE = settings_of(ExecutionSettings)
-"""Where the computing is done."""
+"""The settings of execution."""

@@ -14,7 +14,7 @@ from fedflat.tasks.task import Task
 from fedflat.topologies.topology import Topology
 
 class Settings(TypedDict, total=False):
-    """What decides the numbers of a run."""
+    """The settings that decide the numbers of a run."""
 
     model: ModelLike | str | None
     clients_per_round: int
@@ -47,15 +47,15 @@ class Settings(TypedDict, total=False):
     min_replies: int | None
 
 class Machine(TypedDict, total=False):
-    """Where the computing is done."""
+    """The settings of execution."""
 
     executor: ExecutorLike | str
     workers: int
     threads: int | None
     device: str
     state_memory: int | None
-    watch: str | None
-    track: str | None
+    record: str | None
+    logger: str | None
 
 class RunSettings(Settings, Machine, total=False):
     """Both."""

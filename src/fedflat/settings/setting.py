@@ -1,6 +1,6 @@
-"""A setting of a run, said once: a dataclass field that knows its help, its range and its name in
-Python and on the command line. Signatures, options, schemas of files and printed commands are made
-from it. Nothing heavy is imported."""
+"""A setting of a run, declared once: a dataclass field with its help, its range and its name in
+Python and on the command line. Signatures, options, file schemas and printed commands are made from
+it. Nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -13,45 +13,46 @@ from fedflat.errors import choice, flag, number
 
 _ABOUT = "setting"
 _PLAIN = ("int", "float", "Scalar", "str", "bool")
-"""Kinds of settings that one word can say."""
+"""Types of settings that can be given in one word."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What is known of a setting besides its type and its default."""
+    """The properties of a setting besides its type and its default."""
 
     help: str
+    purpose: str = ""
+    """The group of options that it belongs to, one of `PURPOSES`."""
     option: str = ""
-    """Its name in Python and on the command line, if it is not that of the field."""
+    """Its name in Python and on the command line, if it differs from the field's."""
     metavar: str = "N"
     says: str = ""
-    """What messages call it, if not by the name of the field."""
+    """Its name in error messages, if it differs from the field's."""
     low: float | None = None
     high: float = float("inf")
     allowed: tuple[str, ...] = ()
     unsaid: str = ""
-    """What happens if it is not said, where that depends on other things; it is then None in
-    Python."""
-    otherwise: str | None = None
-    """What it is if it is not said, unless the method brings one."""
-    typed: Any = None
-    """What the command line takes if it is not typed; Python must say it."""
-    text: bool = False
-    """Whether Python may give a text that stands for the value; numbers that may be schedules
-    always may."""
-    registered: str = ""
-    """The kind of registered names that say it, such as "start"; the default is then a text too, or
+    """What happens by default, where that depends on other settings; the default in Python is then
     None."""
+    otherwise: str | None = None
+    """Its default, unless the method has one."""
+    typed: Any = None
+    """Its default on the command line; in Python it is required."""
+    text: bool = False
+    """Whether Python accepts a text for the value; numbers that can be schedules always do."""
+    registered: str = ""
+    """The kind of registered names that it is written with, such as "initializer"; its default is a
+    text or None."""
     later: bool = False
-    """Whether there are folders from before there was one: it then has its default, or what
-    `from_json` says."""
+    """Whether run folders may lack it because they are older; it then has its default, or the value
+    in `from_json`."""
     unit: str = ""
     either: str = ""
-    """Of those with the same word here, one may be said."""
+    """Of the settings with the same word here, at most one may be given."""
 
 
 def about(help: str, **more: Any) -> dict[str, About]:
-    """The metadata of a field that must be said."""
+    """The metadata of a required field."""
     return {_ABOUT: About(help=help, **more)}
 
 
@@ -62,11 +63,11 @@ def setting(default: Any, help: str, **more: Any) -> Any:
 
 @dataclass(frozen=True)
 class Setting:
-    """A field of a group, as a person meets it."""
+    """A field of a group of settings."""
 
     name: str
     path: tuple[str, ...]
-    """Where run.json keeps it."""
+    """Its keys in run.json."""
     type: str
     default: Any
     about: About
@@ -78,17 +79,17 @@ class Setting:
 
     @property
     def typeable(self) -> bool:
-        """Whether one word can say it."""
+        """Whether it can be given in one word."""
         return self.about.text or bool(self.about.registered) or self.kind in _PLAIN
 
     @property
     def unsaid(self) -> Any:
-        """Its value in Python if it is not said."""
+        """Its default in Python."""
         return None if self.about.unsaid else self.default
 
     @property
     def annotation(self) -> str:
-        """Its type in Python, where it may be a text or left to us."""
+        """Its type in Python, including texts and None where they are accepted."""
         texts = (
             " | str" if self.about.text or self.about.registered or self.kind == "Scalar" else ""
         )
@@ -96,17 +97,18 @@ class Setting:
 
     @property
     def goes_without_saying(self) -> Any:
-        """The value that a printed command leaves out: what is off, and words. Other numbers are
-        always said."""
+        """The value that a printed command leaves out: a default that is a word, zero or off."""
         if self.about.otherwise is not None:
             return self.about.otherwise
         return self.default if isinstance(self.default, str) or not self.default else None
 
     @property
     def described(self) -> str:
-        """Its help, with what can be said and what happens if nothing is."""
+        """Its help, with the allowed values and the default."""
         *most, last = self.about.allowed or ("",)
-        help = f"{', '.join(most)} or {last}: {self.about.help}" if most else self.about.help
+        help = self.about.help
+        if most and not all(f"`{word}`" in help for word in self.about.allowed):
+            help = f"{', '.join(most)} or {last}: {help}"
         if self.about.unsaid:
             return f"{help} (default: {self.about.unsaid})"
         default = self.default if self.about.typed is None else self.about.typed
@@ -116,12 +118,12 @@ class Setting:
 
     @property
     def option(self) -> str:
-        """The word on the command line."""
+        """Its option on the command line."""
         return "--" + self.name.replace("_", "-")
 
 
 def typed(name: str, value: Any) -> str:
-    """A setting as it is typed.
+    """A setting as an option and its value.
 
     >>> typed("local_epochs", 5), typed("drop_last", True), typed("on", "digits(lda(0))")
     ('--local-epochs 5', '--drop-last', "--on 'digits(lda(0))'")
@@ -131,7 +133,7 @@ def typed(name: str, value: Any) -> str:
 
 
 def settings_of(group: type, *path: str) -> tuple[Setting, ...]:
-    """The settings in a group, which run.json keeps under ``path``."""
+    """The settings in a group, which are under ``path`` in run.json."""
     return tuple(
         Setting(said.option or one.name, (*path, one.name), str(one.type), one.default, said)
         for one in fields(group)
@@ -140,7 +142,7 @@ def settings_of(group: type, *path: str) -> tuple[Setting, ...]:
 
 
 def check(owner: str, group: Any) -> None:
-    """Refuse values out of their range; ``owner`` is named in the message."""
+    """Refuse values outside their range; ``owner`` is the first word of the message."""
     for one in settings_of(type(group)):
         name, value, said = one.path[-1], getattr(group, one.path[-1]), one.about
         if value is None and one.type.endswith(" | None"):

@@ -1,7 +1,6 @@
-"""Settings as keyword arguments: for readers of a signature, and, as ``said.pyi``, for type
-checkers.
+"""Settings as keyword arguments, in signatures and, as ``said.pyi``, for type checkers.
 
-python -m fedflat.settings.signature       # writes said.pyi anew, after a setting was added or changed
+python -m fedflat.settings.signature       # rewrites said.pyi after a setting was added or changed
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from fedflat.settings.setting import Setting
 Function = TypeVar("Function", bound=Callable[..., Any])
 STUB = Path(__file__).with_name("said.pyi")
 EXPLICIT = ("on", "rounds", "seed")
-"""Written in the signatures themselves: some functions must have them, some may not."""
+"""Written in the signatures themselves, since they are required in some functions and absent in
+others."""
 _HEAD = '''"""Settings as keyword arguments, for type checkers; made by `python -m fedflat.settings.signature`."""
 
 from typing import TypedDict
@@ -37,8 +37,8 @@ from fedflat.topologies.topology import Topology
 
 
 def signed(*settings: Setting) -> Callable[[Function], Function]:
-    """A function whose ``**settings`` are these, which its signature and its documentation then
-    name."""
+    """Add these settings, which the function takes as ``**settings``, to its signature and its
+    docstring."""
 
     def sign(function: Function) -> Function:
         found = inspect.signature(function)
@@ -69,7 +69,7 @@ def signed(*settings: Setting) -> Callable[[Function], Function]:
 
 
 def refuse_unknown(function: Callable[..., Any], settings: Mapping[str, Any]) -> None:
-    """Refuse arguments that a signed function has not, as Python would."""
+    """Raise a `TypeError` for arguments that a signed function does not have."""
     known = inspect.signature(function).parameters
     for name in settings:
         if name not in known:
@@ -80,8 +80,8 @@ def refuse_unknown(function: Callable[..., Any], settings: Mapping[str, Any]) ->
 
 def stub() -> str:
     """The text of ``said.pyi``."""
-    what = _typed_dict("Settings", "What decides the numbers of a run.", SETTINGS)
-    machine = _typed_dict("Machine", "Where the computing is done.", MACHINE)
+    what = _typed_dict("Settings", "The settings that decide the numbers of a run.", SETTINGS)
+    machine = _typed_dict("Machine", "The settings of execution.", MACHINE)
     both = ["class RunSettings(Settings, Machine, total=False):", '    """Both."""']
     return "\n".join([_HEAD, *what, "", *machine, "", *both, ""])
 

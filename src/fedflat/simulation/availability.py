@@ -175,5 +175,5 @@ def _spans(where: str, said: Any) -> list[tuple[float, float]]:
     return found
 
 
-on_off = register("presence", "on_off")(OnOff)
-trace = register("presence", "trace")(Trace)
+on_off = register("availability", "on_off")(OnOff)
+trace = register("availability", "trace")(Trace)

@@ -1,5 +1,5 @@
-"""Devices by distributions: what is a number is alike for all clients, what is a spread is drawn
-for each."""
+"""Devices by distributions: what is a number is alike for all clients, what is a distribution is
+drawn for each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Devices(Clock):
                 continue
             if not is_number(value):
                 raise SettingError(
-                    f"devices: {name} must be a number or a spread such as lognormal(100, 0.5), found {shown(value)}."
+                    f"devices: {name} must be a number or a distribution such as lognormal(100, 0.5), found "
+                    f"{shown(value)}."
                 )
             if name == "latency":
                 number("devices", name, value, low=0, high=LONGEST_WAIT)

@@ -82,6 +82,6 @@ class OneOf(Distribution):
         return float(self.values[int(rng.choice(len(self.values), p=shares / shares.sum()))])
 
 
-lognormal = register("spread", "lognormal")(Lognormal)
-uniform = register("spread", "uniform")(Uniform)
-one_of = register("spread", "one_of")(OneOf)
+lognormal = register("distribution", "lognormal")(Lognormal)
+uniform = register("distribution", "uniform")(Uniform)
+one_of = register("distribution", "one_of")(OneOf)

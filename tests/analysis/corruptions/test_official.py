@@ -123,7 +123,7 @@ def test_the_command_takes_them_and_says_so(
     assert main(words) == 0
     assert "(official CIFAR-10-C)" in capsys.readouterr().out
     assert main(words) == 0
-    assert "(known already)" in capsys.readouterr().out
+    assert "(computed before)" in capsys.readouterr().out
     (data / "CIFAR-10-C").rename(tmp_path / "away")
     assert main(words) == 0
     assert "(drawn by fedflat)" in capsys.readouterr().out

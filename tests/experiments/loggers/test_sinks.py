@@ -1,5 +1,5 @@
-"""Each tracker with its real library, and what that library reads back; without the library,
-nothing to test."""
+"""Each logger with its real library, and what that library reads back; without the library, nothing
+to test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from experiments.small import ON, Eager, experiment, rows, stop_at, wait_for
 from fedflat.cli import main
 from fedflat.execution.in_process import InProcess
-from fedflat.experiments.loggers.logger import numbers
+from fedflat.experiments.loggers.logger import loggers_of, numbers
 from fedflat.experiments.loggers.tee import LoggedRunFolder
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.train import train
@@ -29,14 +29,16 @@ def follow(folder: Path, name: str) -> list[dict[str, Any]]:
     exp = experiment(METHOD)
     said: list[str] = []
     with closing(
-        LoggedRunFolder(Eager.create(folder, exp.as_json(), {}, pause=0, say=said.append), [name])
+        LoggedRunFolder(
+            Eager.create(folder, exp.as_json(), {}, pause=0, say=said.append), loggers_of(name)
+        )
     ) as run_folder:
         with pytest.raises(KeyboardInterrupt):
             train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(2))
         for beyond in (3, 4):  # what a run that was killed had told beyond its checkpoint
             run_folder.write({**rows(folder)[-1], "round": beyond})
     with closing(
-        LoggedRunFolder(DiskRunFolder.open(folder, say=said.append), [name])
+        LoggedRunFolder(DiskRunFolder.open(folder, say=said.append), loggers_of(name))
     ) as run_folder:
         train(exp, run_folder=run_folder, executor=InProcess(threads=1))
     assert said == []
@@ -81,7 +83,7 @@ def test_from_the_command_line(tmp_path: Path) -> None:
         "2",
         "--model",
         "logistic",
-        "--watch",
+        "--record",
         "norms",
     )
     assert (
@@ -90,7 +92,7 @@ def test_from_the_command_line(tmp_path: Path) -> None:
                 "run",
                 "fedavg",
                 *words,
-                "--track",
+                "--logger",
                 "tensorboard",
                 "--out",
                 str(tmp_path / "run"),
@@ -101,8 +103,8 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     )
     read = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     read.Reload()
-    assert {"accuracy", "param_norm"} <= set(read.Tags()["scalars"])
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["how"]["track"] == "tensorboard"
+    assert {"accuracy", "norms"} <= set(read.Tags()["scalars"])
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["how"]["logger"] == "tensorboard"
 
 
 def records(path: Path) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Trackers by name, what they are told, and one that fails."""
+"""Loggers by name, what they receive, and one that fails."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import fedflat.experiments.loggers.logger as tracker
 import fedflat.experiments.loggers.tee as tee
 from experiments.small import ON, begin, experiment, final, rows, stop_at, timeless
 from fedflat.cli import main
-from fedflat.errors import SettingError
+from fedflat.errors import SettingError, SpellingError
 from fedflat.execution.in_process import InProcess
-from fedflat.experiments.loggers.logger import check_installed, names_of, numbers
+from fedflat.experiments.loggers.logger import Logger, check_installed, loggers_of, numbers
 from fedflat.experiments.loggers.tee import LoggedRunFolder, with_loggers
 from fedflat.experiments.recording import recording_callback
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
@@ -24,13 +24,15 @@ from fedflat.experiments.study import Reporter, resume
 from fedflat.experiments.train import train
 
 
-class Listener:
-    """A tracker that remembers what it heard."""
+class Listener(Logger):
+    """A logger that keeps what it receives."""
+
+    folder = "listener"
 
     def __init__(self) -> None:
         self.heard: list[tuple[Any, ...]] = []
 
-    def begin(self, facts: Mapping[str, Any], done: int) -> None:
+    def begin(self, folder: Path, facts: Mapping[str, Any], done: int) -> None:
         self.heard.append(("begin", facts["experiment"]["method"], done))
 
     def row(self, round: int, numbers: Mapping[str, float]) -> None:
@@ -41,7 +43,7 @@ class Listener:
 
 
 class Failing(Listener):
-    """A tracker that fails at the third row."""
+    """A logger that fails at the third row."""
 
     def row(self, round: int, numbers: Mapping[str, float]) -> None:
         super().row(round, numbers)
@@ -49,15 +51,25 @@ class Failing(Listener):
             raise OSError("no space left")
 
 
+class Unopened(Listener):
+    """A logger that cannot begin."""
+
+    def begin(self, folder: Path, facts: Mapping[str, Any], done: int) -> None:
+        raise OSError("no such server")
+
+
 @pytest.fixture
-def callback(monkeypatch: pytest.MonkeyPatch) -> Listener:
-    heard = Listener()
-    monkeypatch.setattr(tee, "open_logger", lambda name, folder: heard)
-    return heard
+def callback() -> Listener:
+    return Listener()
 
 
 def follow(
-    folder: Path, *, again: bool = False, stop: int | None = None, said: list[str] | None = None
+    folder: Path,
+    logger: Logger,
+    *,
+    again: bool = False,
+    stop: int | None = None,
+    said: list[str] | None = None,
 ) -> None:
     exp = experiment("fedgloss(rho_s=0.05, rho_l=0.05)")
     say = (said if said is not None else []).append
@@ -66,12 +78,12 @@ def follow(
         if again
         else DiskRunFolder.create(folder, exp.as_json(), {}, say=say)
     )
-    with closing(LoggedRunFolder(made, ["wandb"])) as run_folder:
+    with closing(LoggedRunFolder(made, [logger])) as run_folder:
         train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(stop))
 
 
 def test_what_is_heard(tmp_path: Path, callback: Listener) -> None:
-    follow(tmp_path / "run")
+    follow(tmp_path / "run", callback)
     first, *between, last = callback.heard
     assert first == ("begin", "fedgloss(rho_s=0.05, rho_l=0.05)", 0)
     assert last == ("end", "done")
@@ -82,7 +94,7 @@ def test_what_is_heard(tmp_path: Path, callback: Listener) -> None:
 def test_what_is_watched_is_heard_too(tmp_path: Path, callback: Listener) -> None:
     exp = experiment()
     with closing(
-        LoggedRunFolder(DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}), ["wandb"])
+        LoggedRunFolder(DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}), [callback])
     ) as run_folder:
         train(
             exp,
@@ -91,33 +103,30 @@ def test_what_is_watched_is_heard_too(tmp_path: Path, callback: Listener) -> Non
             callbacks=recording_callback("norms,classes"),
         )
     heard = [told for _, round, told in callback.heard[1:-1] if round == 6]
-    assert set(heard[0]) == {"param_norm", "classes/0", "classes/1", "classes/2"}
+    assert set(heard[0]) == {"norms", "classes/0", "classes/1", "classes/2"}
     assert "accuracy" in heard[1]
-    assert len((tmp_path / "run" / "watch.jsonl").read_text().splitlines()) == 6
+    assert len((tmp_path / "run" / "recorded.jsonl").read_text().splitlines()) == 6
 
 
 def test_stopped_and_going_on(tmp_path: Path, callback: Listener) -> None:
     with pytest.raises(KeyboardInterrupt):
-        follow(tmp_path / "run", stop=4)
+        follow(tmp_path / "run", callback, stop=4)
     assert callback.heard[-1] == ("end", "stopped")
     callback.heard.clear()
-    follow(tmp_path / "run", again=True)
+    follow(tmp_path / "run", callback, again=True)
     assert callback.heard[0] == ("begin", "fedgloss(rho_s=0.05, rho_l=0.05)", 4)
     assert [heard[1] for heard in callback.heard if heard[0] == "row"] == [5, 6]
     assert callback.heard[-1] == ("end", "done")
 
 
-def test_one_that_fails_is_given_up_and_the_run_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_fails_is_dropped_and_the_run_continues(tmp_path: Path) -> None:
     failing, said = Failing(), []
-    monkeypatch.setattr(tee, "open_logger", lambda name, folder: failing)
-    follow(tmp_path / "run", said=said)
+    follow(tmp_path / "run", failing, said=said)
     assert [heard[1] for heard in failing.heard if heard[0] == "row"] == [1, 2, 3]
     assert ("end", "done") not in failing.heard
     assert len(said) == 1
     assert (
-        "tracking with wandb failed (OSError: no space left) and is given up. The run goes on"
+        "the logger Failing failed (OSError: no space left) and is not used any more. The run continues"
         in said[0]
     )
     begin(experiment("fedgloss(rho_s=0.05, rho_l=0.05)"), tmp_path / "alone")
@@ -125,26 +134,28 @@ def test_one_that_fails_is_given_up_and_the_run_is_not(
     assert timeless(rows(tmp_path / "run")) == timeless(rows(tmp_path / "alone"))
 
 
-def test_one_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_begin(tmp_path: Path) -> None:
     said: list[str] = []
-    monkeypatch.setattr(tee, "open_logger", lambda name, folder: 1 / 0)
-    follow(tmp_path / "run", said=said)
+    follow(tmp_path / "run", Unopened(), said=said)
     assert len(said) == 1
     assert len(rows(tmp_path / "run")) == 6
 
 
 def test_names() -> None:
     with pytest.raises(
-        SettingError, match=r"unknown tracker 'wandbb'. Did you mean 'wandb'\? Known: tensorboard, "
+        SpellingError, match=r"unknown logger 'wandbb'. Did you mean 'wandb'\? Known: mlflow, "
     ):
-        names_of("wandbb")
+        loggers_of("wandbb")
 
 
 def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         tracker, "find_spec", lambda name: None if name == "sqlalchemy" else object()
     )
-    assert names_of("tensorboard, wandb,tensorboard") == ["tensorboard", "wandb"]
+    assert [one.name for one in loggers_of("tensorboard, wandb,tensorboard")] == [
+        "tensorboard",
+        "wandb",
+    ]
     with pytest.raises(
         SettingError,
         match=r"mlflow needs sqlalchemy, which is not .* pip install 'fedflat\[mlflow\]'",
@@ -164,10 +175,10 @@ def test_refused_before_anything_is_written(
     monkeypatch.setattr(tracker, "find_spec", lambda name: None)
     for word, sentence in (
         ("wandb", "pip install 'fedflat[wandb]'"),
-        ("bored", "Known: tensorboard, wandb, mlflow"),
+        ("bored", "Known: mlflow, tensorboard, wandb"),
     ):
         assert (
-            main(["run", "fedavg", "--on", ON, "--track", word, "--out", str(tmp_path / "run")])
+            main(["run", "fedavg", "--on", ON, "--logger", word, "--out", str(tmp_path / "run")])
             == 2
         )
         assert sentence in capsys.readouterr().err
@@ -175,9 +186,9 @@ def test_refused_before_anything_is_written(
     monkeypatch.undo()
     monkeypatch.setattr(tracker, "find_spec", lambda name: object())
     with pytest.raises(
-        SettingError, match="and tracked is written into the run folder, and there is none"
+        SettingError, match="record and logger write into the run folder, and there is none"
     ):
-        ff.run("fedavg", on=ON, rounds=1, track="tensorboard")
+        ff.run("fedavg", on=ON, rounds=1, logger="tensorboard")
 
 
 def test_a_library_that_is_gone_when_going_on(
@@ -191,18 +202,18 @@ def test_a_library_that_is_gone_when_going_on(
         "model": "logistic",
         "threads": 1,
     }
-    monkeypatch.setattr(tee, "open_logger", lambda name, folder: callback)
+    monkeypatch.setattr(tee, "loggers_of", lambda text: [callback] if text == "mlflow" else [])
     monkeypatch.setattr(tracker, "find_spec", lambda name: object())
     stop = Reporter(announce=lambda exp, place, total: stop_at(1))
     with pytest.raises(KeyboardInterrupt):
-        ff.run("fedavg", out=tmp_path / "run", track="mlflow", reporter=stop, **settings)
+        ff.run("fedavg", out=tmp_path / "run", logger="mlflow", reporter=stop, **settings)
     monkeypatch.setattr(tracker, "find_spec", lambda name: None)
     with pytest.raises(SettingError, match="mlflow needs"):
         resume(tmp_path / "run")
-    assert [result.status for result in resume(tmp_path / "run", track="none")] == ["done"]
+    assert [result.status for result in resume(tmp_path / "run", logger="none")] == ["done"]
     assert callback.heard[-1] == ("end", "stopped")
 
 
-def test_without_trackers_or_folder_the_book_is_the_book() -> None:
+def test_without_loggers_or_folder_the_book_is_the_book() -> None:
     run_folder = RunFolder()
     assert with_loggers(run_folder, "") is run_folder

@@ -1,4 +1,5 @@
-"""A client's visit as a plain loop with torch's own optimiser, and a run that is watched."""
+"""A client's visit as a plain loop with torch's own optimiser, and a run whose metrics are
+recorded."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class Diary(RunFolder):
             self.models.append(run.model.params)
 
 
-def watch(exp: Experiment, what: str | None, executor: Executor = InProcess(threads=1)) -> Diary:
+def record(exp: Experiment, what: str | None, executor: Executor = InProcess(threads=1)) -> Diary:
     run_folder = Diary(exp)
     train(exp, run_folder=run_folder, executor=executor, callbacks=recording_callback(what))
     return run_folder
@@ -62,7 +63,7 @@ def watch(exp: Experiment, what: str | None, executor: Executor = InProcess(thre
 
 def seen(run_folder: RunFolder, name: str) -> dict[int, Any]:
     """What was seen of one thing, by round."""
-    return {row["round"]: row[name] for row in run_folder.watched if name in row}
+    return {row["round"]: row[name] for row in run_folder.recorded if name in row}
 
 
 def examples(client: int) -> tuple[Tensor, Tensor]:

@@ -6,13 +6,13 @@ from statistics import fmean
 
 import pytest
 
-from experiments.recording.alone import cohort, experiment, seen, walk, watch
+from experiments.recording.alone import cohort, experiment, record, seen, walk
 from fedflat.client.local import LocalTraining
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.recording import Recording, recording_callback
+from fedflat.experiments.recording import Recorder, recording_callback
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
@@ -33,7 +33,7 @@ def test_the_toy_problem(executor: Executor) -> None:
         executor=executor,
         callbacks=recording_callback("drift"),
     )
-    assert run_folder.watched[0]["drift"] == pytest.approx(0.69383586, abs=1e-7)
+    assert run_folder.recorded[0]["drift"] == pytest.approx(0.69383586, abs=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_the_toy_problem(executor: Executor) -> None:
 def test_a_plain_loop(executor: Executor) -> None:
     """Unequal clients, several batches an epoch, a short last one."""
     exp = experiment(local=LocalTraining(epochs=3, batch_size=4, lr=0.05))
-    run_folder = watch(exp, "drift", executor)
+    run_folder = record(exp, "drift", executor)
     assert list(seen(run_folder, "drift")) == [1, 2, 3, 4]
     for t, sent in enumerate(run_folder.models[:-1]):
         walks = [walk(exp, t, client, sent) for client in cohort(exp, t)]
@@ -55,22 +55,21 @@ def test_steps_end_when_the_visit_does() -> None:
     """Four steps of three examples are two whole epochs of a client with six, and yet its end is
     all that counts."""
     exp = experiment(local=LocalTraining(steps=4, batch_size=3, lr=0.05))
-    run_folder = watch(exp, "drift")
+    run_folder = record(exp, "drift")
     for t, sent in enumerate(run_folder.models[:-1]):
         ends = [walk(exp, t, client, sent)[-1] for client in cohort(exp, t)]
         assert seen(run_folder, "drift")[t + 1] == pytest.approx(
             fmean(float((w - sent).norm()) for w in ends), rel=1e-9
         )
-    assert Recording.of(prepare(exp), "drift").costs() == [
-        "watching drift: one norm at the end of each visit"
-    ]
+    costs = Recorder.of(prepare(exp), "drift").costs()
+    assert costs == ["recording drift: one norm at the end of each local training"]
 
 
 def test_from_what_was_sent_and_probes_do_not_count() -> None:
     """NaiveFedGloSS sends a perturbed model in its second exchange; the first, from the model
     itself, is a probe."""
     exp = experiment("naive_fedgloss(rho_s=0.5, admm=False)")
-    run_folder = watch(exp, "drift")
+    run_folder = record(exp, "drift")
     sent = run_folder.models[0]
     answers = [sent - walk(exp, 0, client, sent)[-1] for client in cohort(exp, 0)]
     sizes = [len(prepare(exp).fed.data(client)) for client in cohort(exp, 0)]
@@ -84,6 +83,6 @@ def test_from_what_was_sent_and_probes_do_not_count() -> None:
 
 def test_a_method_that_asks_for_gradients_too() -> None:
     """The replies of Mime's survey have walked nowhere."""
-    drifts = seen(watch(experiment("mime(b=0.9)"), "drift"), "drift")
+    drifts = seen(record(experiment("mime(b=0.9)"), "drift"), "drift")
     assert len(drifts) == 4
     assert all(drift > 0 for drift in drifts.values())

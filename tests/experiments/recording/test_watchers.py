@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from experiments.recording.alone import cohort, examples, experiment, module_at, seen, walk, watch
+from experiments.recording.alone import cohort, examples, experiment, module_at, record, seen, walk
 from experiments.small import data
 from fedflat.client.training import Request, run_client
 from fedflat.core.flat import Model
@@ -24,12 +24,14 @@ from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.experiment import EvaluationSchedule
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.recording import RECORDERS, Recording
+from fedflat.experiments.recording import Recorder
 from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.spectrum import eigenvalues
-from fedflat.registry.specs import parse
+from fedflat.registry.specs import parse, registered
 from literal.problem import toy_q
 from quadratic import experiment as quadratic
+
+METRICS = [entry.name for entry in registered("metric")]
 
 
 def cosine(a: Tensor, b: Tensor) -> float:
@@ -37,7 +39,7 @@ def cosine(a: Tensor, b: Tensor) -> float:
 
 
 def test_alignment_and_norm() -> None:
-    run_folder = watch(experiment(), "alignment,norms")
+    run_folder = record(experiment(), "alignment,norms")
     answers = [
         before - after
         for before, after in zip(run_folder.models, run_folder.models[1:], strict=False)
@@ -45,12 +47,12 @@ def test_alignment_and_norm() -> None:
     expected = {t + 2: cosine(answers[t], answers[t + 1]) for t in range(3)}
     assert seen(run_folder, "alignment") == pytest.approx(expected, rel=1e-9)
     norms = {t: math.sqrt(sum(x * x for x in run_folder.models[t].tolist())) for t in range(1, 5)}
-    assert seen(run_folder, "param_norm") == pytest.approx(norms, rel=1e-12)
+    assert seen(run_folder, "norms") == pytest.approx(norms, rel=1e-12)
 
 
 def test_alignment_is_of_what_the_cohort_answers_not_of_the_step() -> None:
     """FedAvgM steps by v <- 0.5 v + delta."""
-    run_folder = watch(experiment("fedavgm(beta=0.5)"), "alignment")
+    run_folder = record(experiment("fedavgm(beta=0.5)"), "alignment")
     steps = [
         before - after
         for before, after in zip(run_folder.models, run_folder.models[1:], strict=False)
@@ -62,9 +64,9 @@ def test_alignment_is_of_what_the_cohort_answers_not_of_the_step() -> None:
 
 def test_features_of_the_clients_of_the_round() -> None:
     exp = experiment()
-    run_folder = watch(exp, "features")
-    assert list(seen(run_folder, "feature_norms")) == [2, 4]
-    for round, found in seen(run_folder, "feature_norms").items():
+    run_folder = record(exp, "features")
+    assert list(seen(run_folder, "features")) == [2, 4]
+    for round, found in seen(run_folder, "features").items():
         module = module_at(exp, run_folder.models[round])
         expected = {
             str(client): fmean(float(module(x[None]).detach().norm()) for x in examples(client)[0])
@@ -75,7 +77,7 @@ def test_features_of_the_clients_of_the_round() -> None:
 
 def test_classes() -> None:
     exp = experiment()
-    run_folder = watch(exp, "classes")
+    run_folder = record(exp, "classes")
     test = data().open(0).test
     batch = test.batch(torch.arange(len(test)), torch.float64)
     assert list(seen(run_folder, "classes")) == [2, 4]
@@ -90,7 +92,7 @@ def test_a_class_that_is_not_tested() -> None:
     exp = experiment(
         on=clients_of(given, test=(torch.randn(4, 4), torch.tensor([0, 2, 2, 0])), classes=3)
     )
-    for accuracies in seen(watch(exp, "classes"), "classes").values():
+    for accuracies in seen(record(exp, "classes"), "classes").values():
         assert [math.isnan(accuracy) for accuracy in accuracies] == [False, True, False]
 
 
@@ -100,7 +102,7 @@ def test_a_class_that_is_not_tested() -> None:
 def test_the_sharpness_of_clients_models(executor: Executor) -> None:
     """Against the largest eigenvalue of the whole Hessian, written out."""
     exp = experiment()
-    run_folder = watch(exp, "client_lambda", executor)
+    run_folder = record(exp, "client_lambda", executor)
     assert list(seen(run_folder, "client_lambda")) == [2, 4]
     found, sent = seen(run_folder, "client_lambda")[2], run_folder.models[1]
     assert sorted(found) == sorted(map(str, cohort(exp, 1)))
@@ -125,7 +127,7 @@ def test_the_sharpness_of_clients_models(executor: Executor) -> None:
 def test_the_sharpness_is_that_of_the_end_of_the_walk(executor: Executor) -> None:
     """FedSpeed sends ``w_k - lam sigma_k`` back, and the model is ``w_k``."""
     exp = replace(experiment("fedspeed(rho=0.1, lam=0.5)"), evaluate=EvaluationSchedule(every=1))
-    prepared, found = prepare(exp), seen(watch(exp, "client_lambda", executor), "client_lambda")[1]
+    prepared, found = prepare(exp), seen(record(exp, "client_lambda", executor), "client_lambda")[1]
     sent = prepared.learner.initial()
     for client in cohort(exp, 0):
         request = Request(client, Broadcast(0, sent.params, sent.buffers, exp.lr(0)), {})
@@ -139,32 +141,32 @@ def test_the_sharpness_is_that_of_the_end_of_the_walk(executor: Executor) -> Non
 
 def test_the_stale_perturbation() -> None:
     """What the method notes, in every round and not only in those that are evaluated."""
-    run_folder = watch(experiment("fedgloss(rho_s=0.1, rho_l=0.05, delta_eps=True)"), "delta_eps")
+    run_folder = record(experiment("fedgloss(rho_s=0.1, rho_l=0.05, delta_eps=True)"), "delta_eps")
     assert list(seen(run_folder, "delta_eps")) == [2, 3, 4]
     assert {row["round"]: row["delta_eps"] for row in run_folder.rows}.items() <= seen(
         run_folder, "delta_eps"
     ).items()
-    assert watch(experiment(), "delta_eps").watched == []
+    assert record(experiment(), "delta_eps").recorded == []
 
 
 def test_costs_are_said() -> None:
-    said = Recording.of(prepare(experiment()), "drift,classes,client_lambda").costs()
-    assert said[0] == "watching drift: one norm at the end of each local epoch"
-    assert said[1] == "watching classes: one more pass over the test set every evaluation"
+    said = Recorder.of(prepare(experiment()), "drift,classes,client_lambda").costs()
+    assert said[0] == "recording drift: one norm at the end of each local epoch"
+    assert said[1] == "recording classes: one more pass over the test set every evaluation"
     assert "expensive" in said[2]
 
 
-def test_no_classes_to_watch() -> None:
+def test_no_classes_to_record() -> None:
     exp = quadratic(parse("fedavg", "method"), *toy_q())
-    with pytest.raises(SettingError, match=r"there are no classes to watch, since .* shape \(1,\)"):
-        Recording.of(prepare(exp), "classes")
+    with pytest.raises(
+        SettingError, match=r"'classes' needs a score for each of .* has the shape \(1,\)"
+    ):
+        Recorder.of(prepare(exp), "classes")
 
 
 def test_all_there_is_to_see() -> None:
-    """Whoever would be refused in a run is left out of it."""
-    assert [
-        recorder.name for recorder in Recording.of(prepare(experiment()), "all").recorders
-    ] == list(RECORDERS)
+    """A metric that would be refused in a run is left out of it."""
+    assert [metric.key for metric in Recorder.of(prepare(experiment()), "all").metrics] == METRICS
     exp = quadratic(parse("fedavg", "method"), *toy_q())
-    without = [name for name in RECORDERS if name != "classes"]
-    assert [recorder.name for recorder in Recording.of(prepare(exp), "all").recorders] == without
+    without = [name for name in METRICS if name != "classes"]
+    assert [metric.key for metric in Recorder.of(prepare(exp), "all").metrics] == without

@@ -1,10 +1,10 @@
-"""Watching changes nothing, survives what runs survive, and costs nothing where it was not asked
-for."""
+"""Recording changes nothing, survives what runs survive, and costs nothing where it is off."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +13,27 @@ import torch
 from torch import nn
 
 import fedflat as ff
-from experiments.recording.alone import ALL, experiment, rows_of, watch
+from experiments.recording.alone import ALL, experiment, record, rows_of
 from experiments.small import ON, Eager, final, rows, stop_at, timeless
 from fedflat.cli import main
 from fedflat.client.local import LocalTraining
 from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch
-from fedflat.errors import SettingError
+from fedflat.errors import SettingError, SpellingError
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.prepare import PreparedRun, prepare
-from fedflat.experiments.recording import RECORDERS, Recording, recorders_of, recording_callback
-from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder
-from fedflat.experiments.run_folder.record import read_rows
+from fedflat.experiments.recording import Recorder, metrics_of, recording_callback
+from fedflat.experiments.recording.recorder import Metric, RoundView
+from fedflat.experiments.run_folder.record import read_facts, read_rows
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.study import Reporter, resume
 from fedflat.experiments.train import train
+from fedflat.registry.specs import register, registered
 from fedflat.server.piece import StepResult
+from plugins.forgetting import forget
 from test_every_method import EVERY, said
 from test_every_method import experiment as every
 
@@ -63,54 +65,52 @@ class Moody(nn.Module):
     ids=["one by one", "workers", "stacked"],
 )
 def test_no_number_of_the_run_changes(exp: Experiment, executor: Executor) -> None:
-    bare, watched = watch(exp, None, executor), watch(exp, ALL, executor)
-    assert bare.watched == []
+    bare, watched = record(exp, None, executor), record(exp, ALL, executor)
+    assert bare.recorded == []
     assert all(torch.equal(a, b) for a, b in zip(bare.models, watched.models, strict=True))
     assert rows_of(bare) == rows_of(watched)  # scores, bytes and samples
-    names = {name for row in watched.watched for name in row}
+    names = {name for row in watched.recorded for name in row}
     assert names == {
         "round",
         "drift",
         "alignment",
-        "param_norm",
-        "feature_norms",
+        "norms",
+        "features",
         "classes",
         "delta_eps",
         "client_lambda",
     }
     if isinstance(executor, Workers):
-        assert watched.watched == watch(exp, ALL).watched
+        assert watched.recorded == record(exp, ALL).recorded
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", EVERY)
 def test_no_number_of_any_method_changes(text: str) -> None:
     exp = every(said(text))
+    names = f"drift,alignment,norms,features{',classes' if exp.task.classifies else ''}"
     for executor in (InProcess(threads=1), Stacked()):
         if isinstance(executor, Stacked) and executor.refusal(prepare(exp).job):
             continue
-        bare, watched = (
-            watch(exp, None, executor),
-            watch(exp, "drift,alignment,norms,features,classes", executor),
-        )
+        bare, watched = record(exp, None, executor), record(exp, names, executor)
         assert all(torch.equal(a, b) for a, b in zip(bare.models, watched.models, strict=True))
         assert rows_of(bare) == rows_of(watched)
-        assert [row["round"] for row in watched.watched if "drift" in row] == list(
+        assert [row["round"] for row in watched.recorded if "drift" in row] == list(
             range(1, exp.rounds + 1)
         )
 
 
 def test_nothing_watched_is_nothing_done() -> None:
     prepared = prepare(experiment())
-    nobody = Recording.of(prepared, None)
+    nobody = Recorder.of(prepared, None)
     notes: dict[str, dict[str, torch.Tensor]] = {}
     assert nobody.job(prepared.job) is prepared.job
-    assert nobody.on_round_start(0, [0], notes, True).recorders == ()
+    assert nobody.on_round_start(0, [0], notes, True).metrics == ()
     assert notes == {}
     assert (
-        Recording.of(prepared, "norms,classes,features,alignment").job(prepared.job) is prepared.job
+        Recorder.of(prepared, "norms,classes,features,alignment").job(prepared.job) is prepared.job
     )
-    assert Recording.of(prepared, "client_lambda").job(prepared.job) == replace(
+    assert Recorder.of(prepared, "client_lambda").job(prepared.job) == replace(
         prepared.job, returns_models=True
     )
 
@@ -133,7 +133,7 @@ def test_going_on_is_going_on(tmp_path: Path) -> None:
     begin(tmp_path / "whole", None)
     with pytest.raises(KeyboardInterrupt):
         begin(tmp_path / "cut", 2)
-    with open(tmp_path / "cut" / "watch.jsonl", "a") as stream:
+    with open(tmp_path / "cut" / "recorded.jsonl", "a") as stream:
         stream.write('{"round": 3, "drift": 0.5}\n{"round": 4, "dri')
     with closing(DiskRunFolder.open(tmp_path / "cut")) as run_folder:
         train(
@@ -142,8 +142,8 @@ def test_going_on_is_going_on(tmp_path: Path) -> None:
             executor=InProcess(threads=1),
             callbacks=recording_callback(ALL),
         )
-        assert run_folder.watched == read_rows(tmp_path / "cut", "watch")
-    whole, cut = (read_rows(tmp_path / name, "watch") for name in ("whole", "cut"))
+        assert run_folder.recorded == read_rows(tmp_path / "cut", "recorded")
+    whole, cut = (read_rows(tmp_path / name, "recorded") for name in ("whole", "cut"))
     assert whole == cut
     assert [row["round"] for row in whole] == [1, 2, 3, 4]
     assert final(tmp_path / "whole") == final(tmp_path / "cut")
@@ -170,7 +170,7 @@ def test_alignment_does_not_reach_over_rounds_nobody_watched(tmp_path: Path) -> 
                 )
             except KeyboardInterrupt:
                 assert stop is not None
-    assert [row["round"] for row in read_rows(tmp_path / "run", "watch")] == [4]
+    assert [row["round"] for row in read_rows(tmp_path / "run", "recorded")] == [4]
 
 
 def test_runs_and_studies_are_watched_as_they_are_asked_to(tmp_path: Path) -> None:
@@ -178,16 +178,16 @@ def test_runs_and_studies_are_watched_as_they_are_asked_to(tmp_path: Path) -> No
     noted: list[str] = []
     stop = Reporter(announce=lambda exp, place, total: stop_at(2), note=noted.append)
     with pytest.raises(KeyboardInterrupt):
-        ff.run("fedavg", out=tmp_path / "run", watch="norms", reporter=stop, **settings)
-    assert noted[0] == "  watching norms: one norm a round"
+        ff.run("fedavg", out=tmp_path / "run", record="norms", reporter=stop, **settings)
+    assert noted[0] == "  recording norms: one norm a round"
     resume(tmp_path / "run")
-    assert [row["round"] for row in read_rows(tmp_path / "run", "watch")] == [1, 2, 3]
+    assert [row["round"] for row in read_rows(tmp_path / "run", "recorded")] == [1, 2, 3]
     ff.compare(
-        ["fedavg", "fedsam(rho=0.1)"], out=tmp_path / "study", watch="drift,norms", **settings
+        ["fedavg", "fedsam(rho=0.1)"], out=tmp_path / "study", record="drift,norms", **settings
     )
     for path in tmp_path.glob("study/*/seed-0"):
-        assert [set(row) for row in read_rows(path, "watch")] == [
-            {"round", "drift", "param_norm"}
+        assert [set(row) for row in read_rows(path, "recorded")] == [
+            {"round", "drift", "norms"}
         ] * 3
 
 
@@ -195,69 +195,73 @@ def test_another_wish_when_going_on(tmp_path: Path) -> None:
     settings = {"on": ON, "rounds": 3, "clients_per_round": 2, "model": "logistic", "threads": 1}
     stop = Reporter(announce=lambda exp, place, total: stop_at(1))
     with pytest.raises(KeyboardInterrupt):
-        ff.run("fedavg", out=tmp_path / "run", watch="norms", reporter=stop, **settings)
+        ff.run("fedavg", out=tmp_path / "run", record="norms", reporter=stop, **settings)
     with pytest.raises(KeyboardInterrupt):
         resume(
             tmp_path / "run",
-            watch="drift",
+            record="drift",
             reporter=Reporter(announce=lambda exp, place, total: stop_at(2)),
         )
-    resume(tmp_path / "run", watch="none")
-    assert [set(row) - {"round"} for row in read_rows(tmp_path / "run", "watch")] == [
-        {"param_norm"},
+    resume(tmp_path / "run", record="none")
+    assert [set(row) - {"round"} for row in read_rows(tmp_path / "run", "recorded")] == [
+        {"norms"},
         {"drift"},
     ]
 
 
 def test_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(
-        SettingError,
-        match=r"nobody can watch 'drfit'. Did you mean 'drift'\? There are drift, align",
+        SpellingError, match=r"unknown metric 'drfit'. Did you mean 'drift'\? Known: alignment, "
     ):
-        recorders_of("norms,drfit")
+        metrics_of("norms,drfit")
     assert (
-        main(["run", "fedavg", "--on", ON, "--watch", "noise", "--out", str(tmp_path / "run")]) == 2
+        main(["run", "fedavg", "--on", ON, "--record", "noise", "--out", str(tmp_path / "run")])
+        == 2
     )
     said = capsys.readouterr().err
-    assert all(name in said for name in RECORDERS)
+    assert all(entry.name in said for entry in registered("metric"))
     assert not (tmp_path / "run").exists()
     with pytest.raises(
-        SettingError, match=r"written into the run folder, and there is none. Name one: out="
+        SettingError, match=r"write into the run folder, and there is none. Add one: out="
     ):
-        ff.run("fedavg", on=ON, rounds=1, watch="norms")
+        ff.run("fedavg", on=ON, rounds=1, record="norms")
 
 
-class Clumsy(MetricRecorder):
+@dataclass(frozen=True, repr=False)
+class Clumsy(Metric):
     """Fails in ``where`` in the second and the third round."""
 
-    name = "clumsy"
-
-    def __init__(self, where: str) -> None:
-        self.where = where
+    where: str = ""
 
     def cost(self, prepared: PreparedRun) -> str:
         return "nothing"
 
-    def _look(self, s: RoundRecorder, where: str) -> None:
+    def _look(self, s: RoundView, where: str) -> None:
         if where == self.where and s.round in (1, 2):
             raise ZeroDivisionError("it stumbled")
 
-    def on_reply(self, s: RoundRecorder, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
+    def hear(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
         self._look(s, "hear")
 
-    def on_aggregate(self, s: RoundRecorder, replies: Replies) -> None:
+    def folded(self, s: RoundView, replies: Replies) -> None:
         self._look(s, "folded")
 
-    def on_round_end(self, s: RoundRecorder, new: StepResult) -> dict[str, Any]:
+    def see(self, s: RoundView, new: StepResult) -> dict[str, Any]:
         self._look(s, "see")
-        return {"clumsy": 1.0}
+        return {self.key: 1.0}
 
 
+@pytest.fixture
+def clumsy() -> Iterator[None]:
+    register("metric", "clumsy")(Clumsy)
+    yield
+    forget()
+
+
+@pytest.mark.usefixtures("clumsy")
 @pytest.mark.parametrize("where", ["hear", "folded", "see"])
-def test_what_watches_never_ends_what_it_watches(
-    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(RECORDERS, "clumsy", Clumsy(where))
+def test_a_metric_that_fails_does_not_end_the_run(tmp_path: Path, where: str) -> None:
+    key = f"clumsy(where='{where}')"
     exp, said = experiment(), []
     with closing(
         DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}, say=said.append)
@@ -266,16 +270,16 @@ def test_what_watches_never_ends_what_it_watches(
             exp,
             run_folder=run_folder,
             executor=InProcess(threads=1),
-            callbacks=recording_callback("clumsy,norms"),
+            callbacks=recording_callback(f"{key}, norms"),
         )
     assert result.status == "done"
-    assert torch.equal(result.model.params, watch(exp, None).models[-1])
-    seen = read_rows(tmp_path / "run", "watch")
-    assert [row["round"] for row in seen if "param_norm" in row] == [1, 2, 3, 4]
-    assert [row["round"] for row in seen if "clumsy" in row] == [1, 4]
+    assert torch.equal(result.model.params, record(exp, None).models[-1])
+    seen = read_rows(tmp_path / "run", "recorded")
+    assert [row["round"] for row in seen if "norms" in row] == [1, 2, 3, 4]
+    assert [row["round"] for row in seen if key in row] == [1, 4]
     assert said == [
-        "watching clumsy failed in round 1 (ZeroDivisionError: it stumbled). It is left out there, and wherever it "
-        "fails again; the run goes on."
+        f"recording {key} failed in round 1 (ZeroDivisionError: it stumbled). The metric is left out of this round, "
+        "and of later rounds in which it fails. The run continues."
     ]
 
 
@@ -288,8 +292,60 @@ def test_clients_without_curvature() -> None:
     exp = experiment(model=nn.Sequential(nn.Linear(4, 12), nn.Linear(12, 3)), loss=flat_loss)
     values = [
         row["client_lambda"]
-        for row in watch(exp, "client_lambda").watched
+        for row in record(exp, "client_lambda").recorded
         if "client_lambda" in row
     ]
     assert values
     assert {value for row in values for value in row.values()} == {0.0}
+
+
+def test_a_metric_with_arguments_has_a_key_of_its_own() -> None:
+    """The second largest eigenvalue is below the largest, and stands beside it."""
+    assert [
+        metric.key for metric in metrics_of("client_lambda, client_lambda(k=2), client_lambda(k=1)")
+    ] == [
+        "client_lambda",
+        "client_lambda(k=2)",
+    ]
+    with pytest.raises(
+        SettingError, match=r"client_lambda: k must be a whole number of at least 1 .* found 0"
+    ):
+        metrics_of("client_lambda(k=0)")
+    rows = [
+        row
+        for row in record(experiment(), "client_lambda, client_lambda(k=2)").recorded
+        if "client_lambda" in row
+    ]
+    assert rows
+    for row in rows:
+        first, second = row["client_lambda"], row["client_lambda(k=2)"]
+        assert first.keys() == second.keys()
+        assert all(second[client] < first[client] for client in first)
+
+
+def test_every_metric_writes_under_its_name() -> None:
+    keys = {key for row in record(experiment(EVERYTHING), "all").recorded for key in row}
+    assert keys == {"round", *(entry.name for entry in registered("metric"))}
+
+
+def test_run_json_keeps_the_labels_of_metrics(tmp_path: Path) -> None:
+    settings = {
+        "on": ON,
+        "rounds": 2,
+        "clients_per_round": 2,
+        "model": "logistic",
+        "threads": 1,
+        "quiet": True,
+    }
+    stop = Reporter(announce=lambda exp, place, total: stop_at(1))
+    with pytest.raises(KeyboardInterrupt):
+        ff.run("fedavg", out=tmp_path / "run", record="norms", reporter=stop, **settings)
+    resume(tmp_path / "run", record="classes")
+    kept = read_facts(tmp_path / "run")["recorded"]
+    assert list(kept) == ["norms", "classes"]
+    assert kept["classes"] == {
+        "title": "Accuracy of each class",
+        "entries": "class",
+        "unit": "%",
+        "note": "Stripes are classes that are learnt in one round and forgotten in the next.",
+    }

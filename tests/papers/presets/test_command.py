@@ -1,4 +1,4 @@
-"""``fedflat presets`` and ``fedflat run --preset``, typed; on miniature files in the true
+"""``fedflat list presets`` and ``fedflat run --preset``, typed; on miniature files in the true
 formats."""
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def saved(folder: str = "out") -> dict[str, Any]:
 
 def test_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     """A page of groups, in which every run is counted; the word of a group lists its runs."""
-    page = said(capsys, "presets")
+    page = said(capsys, "list", "presets")
     assert len(page.splitlines()) < 200
     groups = {
         name: int(count)
@@ -70,7 +70,7 @@ def test_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_paper(capsys: pytest.CaptureFixture[str]) -> None:
     """Its groups, where its sources disagree, and what is left out."""
-    page = said(capsys, "presets", "eccv22")
+    page = said(capsys, "list", "presets", "eccv22")
     assert page.startswith("eccv22: FedSAM, FedASAM and server-side SWA on CIFAR.\n")
     assert "fedgloss/" not in page
     assert "Where the sources disagree: SWA starts after 75 %" in page
@@ -78,7 +78,7 @@ def test_a_paper(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_list(capsys: pytest.CaptureFixture[str]) -> None:
-    listing = said(capsys, "presets", "fedgloss/")
+    listing = said(capsys, "list", "presets", "fedgloss/")
     for preset in (preset for preset in every() if preset.name.startswith("fedgloss/")):
         assert re.search(
             rf"^[* ] {re.escape(preset.name)} +{re.escape(preset.figure)} ", listing, re.MULTILINE
@@ -92,8 +92,8 @@ def test_a_list(capsys: pytest.CaptureFixture[str]) -> None:
              "fedfsa/fmnist-pat5-fedspeed", "man/cifar100-delta0.3-feddc-man", "wima/cifar10-alpha0-b20-classifier"],
 )  # fmt: skip
 def test_the_command_in_full_says_the_same(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    told = said(capsys, "presets", name)
-    command = re.search(r"says the same as\n(fedflat run .*?)\n\n", told, re.DOTALL)[1]
+    told = said(capsys, "list", "presets", name)
+    command = re.search(r"is the same as\n(fedflat run .*?)\n\n", told, re.DOTALL)[1]
     words = shlex.split(command.replace("\\\n", " "))
     assert main([*words[1:], "--on", "digits(lda(0), clients=20, split=0.7)", "--model", "mlp([8])", "--rounds", "1",
                  "--clients-per-round", "2", "--quiet", "--out", "out"]) == 0  # fmt: skip
@@ -121,11 +121,11 @@ def test_feddyn_is_not_clipped_and_says_so(capsys: pytest.CaptureFixture[str]) -
         "FedDyn's own code clips at a norm of 10: --clip 10" in preset.note
         for preset in rows_of_feddyn
     )
-    assert "--clip 10." in said(capsys, "presets", "eccv22/cifar10-alpha0-feddyn")
+    assert "--clip 10." in said(capsys, "list", "presets", "eccv22/cifar10-alpha0-feddyn")
 
 
 def test_some_of_them(capsys: pytest.CaptureFixture[str]) -> None:
-    listing = said(capsys, "presets", "cifar100-cnn-alpha0-")
+    listing = said(capsys, "list", "presets", "cifar100-cnn-alpha0-")
     names = re.findall(r"^[* ] (\S+/\S+)", listing, re.MULTILINE)
     chosen = [preset for preset in every() if "cifar100-cnn-alpha0-" in preset.name]
     groups = dict.fromkeys(preset.on for preset in chosen)
@@ -133,38 +133,37 @@ def test_some_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert "* fedgloss/cifar100-cnn-alpha0-fedgloss " in listing
     assert "  fedgloss/cifar100-cnn-alpha0-feddyn " in listing
     assert re.search(r"-feddyn +X +Table 3 +feddyn\(alpha=0.01\)\n", listing)
-    where = "fedgloss: cifar100(lda(0), clients=100, normalise='fedgloss'), cnn(), 5 clients a round, 20,000 rounds\n"
+    where = "fedgloss: cifar100(lda(0), clients=100, normalise='fedgloss'), cnn(), 5 clients per round, 20,000 rounds\n"
     assert listing.startswith(where)
 
 
 def test_one_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     """Though others have its name in theirs."""
-    told = said(capsys, "presets", "fedgloss/cifar10-cnn-alpha0-naive-fedgloss")
+    told = said(capsys, "list", "presets", "fedgloss/cifar10-cnn-alpha0-naive-fedgloss")
     assert told.splitlines()[0] == "fedgloss/cifar10-cnn-alpha0-naive-fedgloss"
     assert (
         "The paper reports 83.9 ± 0.2 after 10,000 rounds (Table 6).\n77.6 ± 0.3 after half of the rounds."
         in told
     )
     assert re.search(r"seeds +0, 42, 200299\n", told)
-    told = said(capsys, "presets", "fedgloss/cifar10-cnn-alpha0-repo")
+    told = said(capsys, "list", "presets", "fedgloss/cifar10-cnn-alpha0-repo")
     assert told.startswith(
         "fedgloss/cifar10-cnn-alpha0-fedgloss-repo, or fedgloss/cifar10-cnn-alpha0-repo\n"
     )
-    assert "no convergence after 20,000 rounds" in said(
-        capsys, "presets", "fedgloss/cifar100-cnn-alpha0-feddyn-sam"
-    )
+    told = said(capsys, "list", "presets", "fedgloss/cifar100-cnn-alpha0-feddyn-sam")
+    assert "no convergence after 20,000 rounds" in told
     assert "best personal accuracy after 250 rounds" in said(
-        capsys, "presets", "fedfsa/fmnist-pat5-fedcr"
+        capsys, "list", "presets", "fedfsa/fmnist-pat5-fedcr"
     )
 
 
 def test_none_of_them(capsys: pytest.CaptureFixture[str]) -> None:
-    told = refused(capsys, "presets", "fedglos/cifar10-cnn-alpha0")
+    told = refused(capsys, "list", "presets", "fedglos/cifar10-cnn-alpha0")
     assert (
         "no preset has 'fedglos/cifar10-cnn-alpha0' in its name. Did you mean 'fedgloss/cifar10-cnn-alpha0'?"
         in told
     )
-    assert "unknown option '--wrod'" in refused(capsys, "presets", "--wrod")
+    assert "unknown option '--wrod'" in refused(capsys, "list", "presets", "--wrod")
 
 
 def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,7 +177,8 @@ def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert "fedasam(rho=0.5, eta=0.2) + swa(cycle=20)" in out
     assert "the paper reports 49.17 after 20,000 rounds (Table 2); changed here: rounds.\n" in told
     assert (
-        "SWA's first cycle of 20 rounds: not finished after 2 rounds. --stretch gives all" in told
+        "SWA's first cycle of 20 rounds: not finished after 2 rounds. --stretch scales every"
+        in told
     )
     accuracy = 100 * rows(Path("out"))[-1]["accuracy"]  # the last tenth of two rounds is one
     assert f"eccv22/cifar100-alpha0.5-fedasam-swa: {accuracy:.2f}; the paper" in told
@@ -252,7 +252,7 @@ def test_a_run_that_is_stretched(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--out", "plain"]) == 0
     told = capsys.readouterr().err
     assert (
-        "  T_s=2000: not finished after 20 rounds. --stretch gives all that is counted in rounds its share"
+        "  T_s=2000: not finished after 20 rounds. --stretch scales everything that is counted in rounds"
         in told
     )
     assert "T_s=2000" in saved("plain")["method"]
@@ -383,23 +383,23 @@ def test_a_run_that_diverges(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
     told = refused(capsys, "run", "fedavg", "--preset", "eccv22/cifar10-alpha0")
-    assert "--preset eccv22/cifar10-alpha0 says the method already" in told
+    assert "--preset eccv22/cifar10-alpha0 has a method already" in told
     assert "found 'fedavg' too" in told
-    assert "says the method already" in refused(
+    assert "has a method already" in refused(
         capsys, "run", "--preset", "eccv22/cifar10-alpha0", "fedavg"
     )
     told = refused(capsys, "run", "--preset", "eccv22/cifar10-alfa0", "--rounds", "1")
     assert "unknown preset 'eccv22/cifar10-alfa0'. Did you mean 'eccv22/cifar10-alpha0'?" in told
     assert "METHOD" in refused(capsys, "run", "--rounds", "1")
     told = refused(capsys, "run", "fedavg", "--stretch")
-    assert "--stretch fits a preset to other rounds, and none was named" in told
+    assert "--stretch scales the schedules of a preset, and there is none" in told
     assert "expected one argument" in refused(capsys, "run", "--preset")
     assert "unknown option '--preset'" in refused(
         capsys, "compare", "fedavg", "--preset", "eccv22/cifar10-alpha0"
     )
     told = refused(capsys, "run", "--preset", "fedfsa/fmnist-pat5", "--seeds", "4")
     assert (
-        "--seeds 4: the preset has the 3 seeds of its authors, 23, 100, 200. Ask for at most 3"
+        "--seeds 4: the preset has 3 seeds, those of the authors: 23, 100, 200. Use at most 3"
         in told
     )
     told = refused(capsys, "run", "--preset", "fedfsa/fmnist-pat5", "--seeds", "0")

@@ -150,7 +150,7 @@ def test_unknown_names() -> None:
     ):
         find("fedgloss/cifar10-cnn-alpha")
     with pytest.raises(
-        SpellingError, match=r"unknown preset '\?'\. `fedflat presets` lists them all\."
+        SpellingError, match=r"unknown preset '\?'\. `fedflat list presets` lists them all\."
     ):
         find("?")
     with pytest.raises(
@@ -195,7 +195,7 @@ import sys
 from fedflat.papers.presets import every, find
 every(), find("wima/cifar10-alpha0").arguments()
 from fedflat.cli import main
-main(["presets", "eccv22/cifar10"])
+main(["list", "presets", "eccv22/cifar10"])
 print("LOADED", [name for name in ("torch", "numpy", "rich") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

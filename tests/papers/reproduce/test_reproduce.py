@@ -244,7 +244,7 @@ def newest(run: Path) -> int:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "say which table"),
+        ((), "no table was given. Name one"),
         (("toy", "--rounds", 0), "rounds must be a whole number of at least 1, found 0"),
         (("toy", "--jobs", 0), "jobs must be a whole number of at least 1, found 0"),
         (("toy", "--workers", 0), "workers must be a whole number of at least 1, found 0"),
@@ -256,9 +256,9 @@ def newest(run: Path) -> int:
             ("toy", "--checkpoint-every", -1),
             "checkpoint-every must be a number of at least 0, found -1",
         ),
-        (("toy", "--seeds", "x"), "--seeds must say how many"),
-        (("toy", "--seeds", "1,1"), "--seeds must say how many"),
-        (("toy", "--table"), "--table needs the folder of a table that was run, found 'toy'"),
+        (("toy", "--seeds", "x"), "--seeds must be a number of seeds (3) or a list"),
+        (("toy", "--seeds", "1,1"), "--seeds must be a number of seeds (3) or a list"),
+        (("toy", "--table"), "--table needs a folder of runs, found 'toy'"),
         (("--resume", "nowhere"), "nowhere is no folder of `fedflat reproduce`"),
         (("toy", "--cells", "fedavg", "--add-shadow", "wimma()"), "unknown method 'wimma'"),
     ],

@@ -44,14 +44,61 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def collecting() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("collect", RESULTS / "collect.py")
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, RESULTS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def collecting() -> ModuleType:
+    return script("collect")
+
+
+def test_folders_of_the_older_format_are_converted(tmp_path: Path) -> None:
+    """A study with recorded metrics, rewritten as version 0.3 wrote it; groups are signed with the
+    identity."""
+    import fedflat as ff
+
+    methods = ["fedavg", "fedseq(groups=2)"]
+    ff.compare(
+        methods,
+        out=tmp_path / "new",
+        record="norms,features,drift",
+        quiet=True,
+        threads=1,
+        **SETTINGS,
+    )
+    shutil.copytree(tmp_path / "new", tmp_path / "old")
+    old_words = {'"record"': '"watch"', '"logger"': '"track"', '"recorded"': '"watch"'}
+    for path in (tmp_path / "old").rglob("*.json*"):
+        text = path.read_text()
+        if path.name in ("run.json", "study.json"):
+            facts = json.loads(text)
+            facts.pop("recorded", None)
+            text = json.dumps(facts)
+            for new, old in old_words.items():
+                text = text.replace(new, old)
+        if path.name == "recorded.jsonl":
+            text = text.replace('"norms"', '"param_norm"').replace('"features"', '"feature_norms"')
+            path.unlink()
+            path = path.with_name("watch.jsonl")
+        path.write_text(text)
+    converting = script("convert")
+    converting.convert(tmp_path / "old")
+    for new, old in zip(runs_in(tmp_path / "new"), runs_in(tmp_path / "old"), strict=True):
+        facts = read_facts(old)
+        assert facts["recorded"] == read_facts(new)["recorded"]
+        assert facts["how"] == read_facts(new)["how"]
+        for name in ("metrics", "recorded"):
+            assert read_rows(old, name) == read_rows(new, name)
+        assert read_groups(old, facts["identity"]) == read_groups(new, facts["identity"])
+    before = {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.json*")}
+    converting.convert(tmp_path / "old")
+    assert before == {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.json*")}
 
 
 @pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)

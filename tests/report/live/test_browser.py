@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_the_page_follows_a_run(tmp_path: Path) -> None:
-    watch = [FEDFLAT, "watch", "runs", "--port", "0"]
-    server = subprocess.Popen(watch, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    command = [FEDFLAT, "dashboard", "runs", "--port", "0"]
+    server = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     address = server.stdout.readline().strip()
     run = None

@@ -55,7 +55,7 @@ def test_news_is_a_changed_file_and_nothing_else(tmp_path: Path) -> None:
     before = look(tmp_path)[1]
     make(tmp_path / "one" / "checkpoint" / "round.json", tmp_path / "one" / "final.safetensors")
     assert look(tmp_path)[1] == before
-    for name in ("metrics.jsonl", "watch.jsonl", "analysis/surface-0.json", "run.json"):
+    for name in ("metrics.jsonl", "recorded.jsonl", "analysis/surface-0.json", "run.json"):
         make(tmp_path / "one" / name)
         os.utime(tmp_path / "one" / name, ns=(1, before[0][1] + 1))
         after = look(tmp_path)[1]

@@ -269,7 +269,7 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             SettingError, match=f"port {server.server_port} .* cannot be taken: .* --port 0"
         ):
             LiveServer(tmp_path, server.server_port)
-        assert main(["watch", str(tmp_path), "--port", str(server.server_port)]) == 2
+        assert main(["dashboard", str(tmp_path), "--port", str(server.server_port)]) == 2
         assert "cannot be taken" in capsys.readouterr().err
     with pytest.raises(
         SettingError, match=r"port must be a whole number .* at most 65535, found 70000"
@@ -281,7 +281,7 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_command_ends_with_ctrl_c(tmp_path: Path) -> None:
-    process = start("watch", str(tmp_path / "runs"), "--port", "0")
+    process = start("dashboard", str(tmp_path / "runs"), "--port", "0")
     assert process.stdout is not None
     address = process.stdout.readline().strip()
     line = HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=PATIENCE)
@@ -291,5 +291,5 @@ def test_the_command_ends_with_ctrl_c(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130
-    assert "is not there yet" in said
+    assert "does not exist yet" in said
     assert "Traceback" not in said

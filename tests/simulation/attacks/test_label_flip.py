@@ -29,6 +29,7 @@ from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.record import read_facts
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.registry import specs as spelling
+from fedflat.registry.builtin_modules import import_all
 from fedflat.registry.specs import parse
 from fedflat.report import collect
 from fedflat.simulation.attacks.attack import AttackedRun
@@ -427,6 +428,7 @@ def test_an_attack_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that is printed in docs/attacks.md."""
     text = (Path(__file__).parents[3] / "docs" / "attacks.md").read_text()
     code = text.split("```python\n")[1].split("```")[0]
+    import_all()  # what is registered from here on is forgotten afterwards
     for name in ("_REGISTRY", "_NAMES"):
         monkeypatch.setattr(spelling, name, dict(getattr(spelling, name)))
     exec(code, {"ff": ff, "dataclass": dataclass, "__name__": "__main__"})
@@ -465,8 +467,8 @@ def test_groups_that_clients_describe_themselves_for() -> None:
 
 
 def test_attacks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["attacks"]) == 0
+    assert main(["list", "attacks"]) == 0
     said = capsys.readouterr().out
     assert "label_flip(L_S=0.1, L=0.5, " in said
     assert "gan(client=0, epochs=300, " in said
-    assert "Say one with --attack" in said
+    assert "Use: --attack " in said

@@ -73,9 +73,9 @@ def test_what_was_recovered(attacked: Path, capsys: pytest.CaptureFixture[str]) 
     assert min(result["distance"], result["untrained"]) > result["test"] >= 0
     assert main(["analyse", str(attacked), "--recovered", "--quiet"]) == 0
     said = capsys.readouterr().out
-    assert "has recovered in 2 visits (test images: " in said
+    assert " recovered in 2 rounds (test images: " in said
     assert "no Inception weights here" in said
-    assert "(known already)" in said
+    assert "(computed before)" in said
 
 
 def test_the_judge_does_not_know_who_holds_what() -> None:

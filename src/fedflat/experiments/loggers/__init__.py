@@ -1,7 +1,10 @@
-"""Runs told to experiment trackers as well, without a network: TensorBoard, Weights & Biases,
-MLflow."""
+"""Loggers: libraries that receive the numbers of a run as well (``--logger``), without a network.
 
-from fedflat.experiments.loggers.logger import SINKS, Logger, check_installed, names_of
+One module per library, each found by being there: a logger is a class under ``register("logger",
+...)``. Start reading in `tracker`, which has the base class.
+"""
+
+from fedflat.experiments.loggers.logger import Logger, check_installed, loggers_of
 from fedflat.experiments.loggers.tee import with_loggers
 
-__all__ = ["SINKS", "Logger", "check_installed", "names_of", "with_loggers"]
+__all__ = ["Logger", "check_installed", "loggers_of", "with_loggers"]

@@ -1,82 +1,75 @@
-"""What a tracker is, which there are, and what one is told."""
+"""The base class of loggers, the loggers that a text names, and what they are sent."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
-from fedflat.errors import SettingError, nearest
-from fedflat.files import own_folder
+from fedflat.errors import SettingError
+from fedflat.registry.plugins import plugin_of
+from fedflat.registry.specs import name_of, parse_list
 
 LONGEST = 500
 """Letters of a setting; longer ones, such as the batches of a replay, stay in run.json only."""
 
 
-class Logger(Protocol):
-    """Hears of one run. Whatever it raises ends the tracking, not the run."""
+class Logger(ABC):
+    """Receives the numbers of one run. An exception ends the logging, not the run.
 
-    def begin(self, facts: Mapping[str, Any], done: int) -> None:
-        """The run of run.json begins, or goes on after ``done`` rounds: later rows that it has
-        heard come again."""
-        ...
+    Subclasses are registered with ``register("logger", "name")``. The arguments of their
+    constructor are those that the text may give, as in ``--logger "mine(project='x')"``.
+    """
 
+    libraries: ClassVar[tuple[str, ...]] = ()
+    """The modules that must be installed."""
+    folder: ClassVar[str] = ""
+    """The folder that it writes into, within the run folder; its name if empty."""
+
+    @property
+    def name(self) -> str:
+        """The name that it is registered under."""
+        return name_of(type(self))
+
+    @abstractmethod
+    def begin(self, folder: Path, facts: Mapping[str, Any], done: int) -> None:
+        """Start logging the run in ``folder``. ``facts`` is the content of run.json.
+
+        A resumed run continues after ``done`` rounds. Rows of later rounds are sent again.
+        """
+
+    @abstractmethod
     def row(self, round: int, numbers: Mapping[str, float]) -> None:
-        """What was measured after a round."""
-        ...
+        """Log the numbers measured after a round."""
 
+    @abstractmethod
     def end(self, status: str) -> None:
-        """The run is "done", has "diverged", or was "stopped" and may go on."""
-        ...
+        """Finish. ``status`` is "done", "diverged", or "stopped" for a run that can be resumed."""
 
 
-SINKS: dict[str, tuple[str, ...]] = {
-    "tensorboard": ("tensorboard",),
-    "wandb": ("wandb",),
-    "mlflow": ("mlflow", "sqlalchemy", "alembic"),
-}
-"""The trackers, and the libraries each needs. Each has the module of its name."""
-_CLASSES = {"tensorboard": "TensorBoardLogger", "wandb": "WandbLogger", "mlflow": "MLflowLogger"}
+def loggers_of(text: str | None) -> list[Logger]:
+    """New loggers, one for each that a text names.
 
-
-def names_of(text: str | None) -> list[str]:
-    """The trackers that a text names.
-
-    >>> names_of("wandb, tensorboard"), names_of(None), names_of("none")
+    >>> [logger.name for logger in loggers_of("wandb, tensorboard")], loggers_of(None), loggers_of("none")
     (['wandb', 'tensorboard'], [], [])
     """
-    names = (
-        []
-        if text in (None, "", "none")
-        else list(dict.fromkeys(name.strip() for name in str(text).split(",")))
-    )
-    for name in names:
-        if name not in SINKS:
-            raise SettingError(
-                f"track: unknown tracker {name!r}.{nearest(name, SINKS)} Known: {', '.join(SINKS)}, or none."
-            )
-    return names
+    found = () if text in (None, "", "none") else parse_list(str(text), "logger")
+    return list({type(logger): logger for logger in found}.values())
 
 
 def check_installed(text: str | None) -> None:
-    """Refuse trackers whose libraries are not there."""
-    for name in names_of(text):
-        missing = [library for library in SINKS[name] if find_spec(library) is None]
+    """Refuse loggers whose libraries are not installed."""
+    for logger in loggers_of(text):
+        missing = [library for library in logger.libraries if find_spec(library) is None]
         if missing:
+            ours = plugin_of(type(logger).__module__) is None
+            package = f"'fedflat[{logger.name}]'" if ours else " ".join(missing)
             raise SettingError(
-                f"track: {name} needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not "
-                f"installed. Install with: pip install 'fedflat[{name}]', or leave {name} out."
+                f"logger: {logger.name} needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} "
+                f"not installed. Install with: pip install {package}, or remove {logger.name} from --logger."
             )
-
-
-def open_logger(name: str, folder: Path) -> Logger:
-    """The tracker of this name, for the run in ``folder``."""
-    own_folder(folder / ("mlruns" if name == "mlflow" else name))
-    module = import_module(f"fedflat.experiments.loggers.{name}")
-    opened: Logger = getattr(module, _CLASSES[name])(folder)
-    return opened
 
 
 def numbers(row: Mapping[str, Any]) -> dict[str, float]:
@@ -94,7 +87,7 @@ def numbers(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def settings(facts: Mapping[str, Any]) -> dict[str, str]:
-    """The settings of the run by joined names; very long ones are left out.
+    """The settings of the run by joined names; long ones are left out.
 
     >>> settings({"experiment": {"method": "fedavg()", "local": {"lr": 0.1, "steps": None}}})
     {'method': 'fedavg()', 'local/lr': '0.1'}

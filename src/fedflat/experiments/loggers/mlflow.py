@@ -14,21 +14,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fedflat.experiments.loggers.logger import settings
+from fedflat.experiments.loggers.logger import Logger, settings
+from fedflat.registry.specs import register
 
 STATUS = {"done": "FINISHED", "diverged": "FAILED", "stopped": "KILLED"}
 
 
-class MLflowLogger:
-    """One run of the experiment "fedflat", with the settings as its parameters."""
+@register("logger", "mlflow")
+class MLflow(Logger):
+    """MLflow database in ``mlruns/`` of the run folder: a run of the experiment "fedflat"."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "mlruns"
-        self.last: dict[str, int] = {}
-        """The round to which each number is known."""
+    libraries, folder = ("mlflow", "sqlalchemy", "alembic"), "mlruns"
 
-    def begin(self, facts: Mapping[str, Any], done: int) -> None:
-        """Find the run in the database, or make both."""
+    def begin(self, folder: Path, facts: Mapping[str, Any], done: int) -> None:
+        """Find the run in the database, or create it."""
+        self.place = folder / self.folder
+        self.last: dict[str, int] = {}  # the last round of each number that is in the database
         os.environ.setdefault(
             "MLFLOW_DISABLE_TELEMETRY", "true"
         )  # read when the library is imported
@@ -36,9 +37,9 @@ class MLflowLogger:
         self.metric = import_module("mlflow.entities").Metric
         for name in ("mlflow", "mlflow.store.db.utils", "alembic"):
             logging.getLogger(name).setLevel(logging.WARNING)
-        self.folder.mkdir(exist_ok=True)
+        self.place.mkdir(exist_ok=True)
         self.client = library.MlflowClient(
-            tracking_uri=f"sqlite:///{self.folder.resolve() / 'mlflow.db'}"
+            tracking_uri=f"sqlite:///{self.place.resolve() / 'mlflow.db'}"
         )
         known = self.client.get_experiment_by_name("fedflat")
         runs = self.client.search_runs([known.experiment_id]) if known else []
@@ -48,7 +49,7 @@ class MLflowLogger:
             self._make(known, settings(facts))
 
     def _make(self, known: Any, said: dict[str, str]) -> None:
-        place = (self.folder / "artifacts").resolve().as_uri()
+        place = (self.place / "artifacts").resolve().as_uri()
         place_of_run = (
             known.experiment_id if known else self.client.create_experiment("fedflat", place)
         )

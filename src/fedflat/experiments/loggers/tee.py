@@ -1,71 +1,69 @@
-"""A book that tells trackers what is written into another; one that fails is left alone, and the
-run goes on."""
+"""A run book that also sends its rows to loggers."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedflat.execution.client_states import ClientStates
-from fedflat.experiments.loggers.logger import Logger, names_of, numbers, open_logger
+from fedflat.experiments.loggers.logger import Logger, loggers_of, numbers
 from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.run_folder.description_store import DescriptionStore
 from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.run_folder.model_files import Named
 from fedflat.experiments.run_folder.run_folder import FIRST, DiskRunFolder, RunFolder
 from fedflat.experiments.state import RunState
+from fedflat.files import own_folder
 
 
 def with_loggers(run_folder: RunFolder, text: str | None) -> RunFolder:
-    """The book itself, or one that tells the trackers named in ``text`` as well."""
-    names = names_of(text)
+    """The book itself, or one that also sends its rows to the loggers named in ``text``."""
+    loggers = loggers_of(text)
     return (
-        LoggedRunFolder(run_folder, names)
-        if isinstance(run_folder, DiskRunFolder) and names
+        LoggedRunFolder(run_folder, loggers)
+        if isinstance(run_folder, DiskRunFolder) and loggers
         else run_folder
     )
 
 
 class LoggedRunFolder(RunFolder):
-    """Writes into ``book``, then tells the trackers."""
+    """Writes into ``book``, then calls the loggers. A logger that fails is dropped, and the run
+    continues."""
 
-    def __init__(self, run_folder: DiskRunFolder, names: list[str]) -> None:
+    def __init__(self, run_folder: DiskRunFolder, loggers: Sequence[Logger]) -> None:
         super().__init__()
         self.run_folder, self.place, self.say = run_folder, run_folder.place, run_folder.say
-        self._trackers: dict[str, Logger] = {}
-        for name in names:
-            self._try(name, self._open)
+        self._loggers = list(loggers)
+        self._call(lambda logger: own_folder(run_folder.folder / (logger.folder or logger.name)))
 
-    def _open(self, name: str) -> None:
-        self._trackers[name] = open_logger(name, self.run_folder.folder)
-
-    def _tell(self, what: Callable[[Logger], None]) -> None:
-        for name in list(self._trackers):
-            self._try(name, lambda name: what(self._trackers[name]))
-
-    def _try(self, name: str, what: Callable[[str], None]) -> None:
-        """Do it; what libraries warn each other of is not our user's business."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                what(name)
-        except Exception as error:
-            self._trackers.pop(name, None)
-            self.run_folder.say(
-                f"tracking with {name} failed ({type(error).__name__}: {error}) and is given up. The run goes on, and "
-                f"{self.run_folder.folder} holds all its numbers."
-            )
+    def _call(self, what: Callable[[Logger], object]) -> None:
+        """Call each logger; the libraries' own warnings are not shown."""
+        for logger in list(self._loggers):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    what(logger)
+            except Exception as error:
+                self._loggers.remove(logger)
+                self.run_folder.say(
+                    f"the logger {logger.name} failed ({type(error).__name__}: {error}) and is not used any more. The "
+                    f"run continues, and {self.run_folder.folder} has all its numbers."
+                )
 
     def resume(self, clients: ClientStates) -> RunState | None:
-        """Where the book says to go on from; trackers begin there."""
+        """The state to continue from; loggers begin there."""
         run = self.run_folder.resume(clients)
-        self.rows, self.watched = self.run_folder.rows, self.run_folder.watched
-        self._tell(lambda tracker: tracker.begin(self.run_folder.facts, run.round if run else 0))
+        self.rows, self.recorded = self.run_folder.rows, self.run_folder.recorded
+        self._call(
+            lambda logger: logger.begin(
+                self.run_folder.folder, self.run_folder.facts, run.round if run else 0
+            )
+        )
         return run
 
     def before(self, prepared: PreparedRun, place: str = FIRST) -> RunFolder:
-        """As the book does; trackers are not told of it."""
+        """As the book does; loggers are not used for it."""
         return self.run_folder.before(prepared, place)
 
     def write_groups(self, prepared: PreparedRun) -> None:
@@ -77,14 +75,14 @@ class LoggedRunFolder(RunFolder):
         return self.run_folder.description_store()
 
     def write(self, row: Row) -> None:
-        """Write an evaluation and tell of it."""
+        """Write an evaluation and log it."""
         self.run_folder.write(row)
-        self._tell(lambda tracker: tracker.row(row["round"], numbers(row)))
+        self._call(lambda logger: logger.row(row["round"], numbers(row)))
 
     def see(self, row: Row) -> None:
-        """Write what was seen and tell of it."""
+        """Write recorded metrics and log them."""
         self.run_folder.see(row)
-        self._tell(lambda tracker: tracker.row(row["round"], numbers(row)))
+        self._call(lambda logger: logger.row(row["round"], numbers(row)))
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         """As the book does."""
@@ -95,17 +93,16 @@ class LoggedRunFolder(RunFolder):
         self.run_folder.remember(**facts)
 
     def finish(self, status: str, models: Mapping[str, Named]) -> None:
-        """Finish the book; trackers end."""
+        """Finish the book and the loggers."""
         self.run_folder.finish(status, models)
         self.status = status
         self._end(status)
 
     def close(self) -> None:
-        """Close the book; trackers of a run that has not come to its end hear that it was
-        stopped."""
+        """Close the book. The loggers of an unfinished run end with the status "stopped"."""
         self._end("stopped")
         self.run_folder.close()
 
     def _end(self, status: str) -> None:
-        self._tell(lambda tracker: tracker.end(status))
-        self._trackers.clear()
+        self._call(lambda logger: logger.end(status))
+        self._loggers.clear()

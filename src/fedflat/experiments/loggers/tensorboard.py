@@ -1,8 +1,8 @@
-"""TensorBoard: event files in ``tensorboard/`` of the run folder. Look with ``tensorboard --logdir
-runs``.
+"""TensorBoard: event files in ``tensorboard/`` of the run folder. View them with ``tensorboard
+--logdir runs``.
 
-A resumed run goes on in the same folder; rows after its checkpoint are declared void, and
-TensorBoard shows each once.
+A resumed run goes on in the same folder; rows after its checkpoint are purged, so TensorBoard shows
+each once.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fedflat.experiments.loggers.logger import settings
+from fedflat.experiments.loggers.logger import Logger, settings
+from fedflat.registry.specs import register
 
 
-class TensorBoardLogger:
-    """Each number is a scalar; the settings are a text."""
+@register("logger", "tensorboard")
+class TensorBoard(Logger):
+    """TensorBoard event files in ``tensorboard/`` of the run folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "tensorboard"
+    libraries = ("tensorboard",)
 
-    def begin(self, facts: Mapping[str, Any], done: int) -> None:
+    def begin(self, folder: Path, facts: Mapping[str, Any], done: int) -> None:
         """Open a new event file that voids the rows which will come again."""
         library = import_module("torch.utils.tensorboard")
-        self.writer = library.SummaryWriter(str(self.folder), purge_step=done + 1)
+        self.writer = library.SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
         if not done:
             self.writer.add_text(
                 "settings", "\n".join(f"- {k}: `{v}`" for k, v in settings(facts).items()), 0

@@ -15,23 +15,24 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fedflat.experiments.loggers.logger import settings
+from fedflat.experiments.loggers.logger import Logger, settings
+from fedflat.registry.specs import register
 
 
-class WandbLogger:
-    """One offline run with the settings as its config."""
+@register("logger", "wandb")
+class Wandb(Logger):
+    """Weights & Biases, offline, in ``wandb/`` of the run folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    libraries = ("wandb",)
 
-    def begin(self, facts: Mapping[str, Any], done: int) -> None:
+    def begin(self, folder: Path, facts: Mapping[str, Any], done: int) -> None:
         """Start the library's own process, told to stay off the network."""
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # read when the library is imported
         wandb = import_module("wandb")
         said = settings(facts)
         self.run = wandb.init(
             mode="offline",
-            dir=str(self.folder),
+            dir=str(folder),
             project="fedflat",
             id=_id(facts),
             config=said,

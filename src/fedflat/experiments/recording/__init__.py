@@ -1,10 +1,10 @@
-"""What can be watched over the rounds of a run, without changing any number of it."""
+"""Metrics that are recorded in every round of a run (``--record``). Recording changes no number of
+the run.
 
-from fedflat.experiments.recording.recording import (
-    RECORDERS,
-    Recording,
-    recorders_of,
-    recording_callback,
-)
+One module per metric, each found by being there: a metric is a frozen dataclass under
+``register("metric", ...)``. Start reading in `watcher`, which has the base class.
+"""
 
-__all__ = ["RECORDERS", "Recording", "recorders_of", "recording_callback"]
+from fedflat.experiments.recording.recording import Recorder, metrics_of, recording_callback
+
+__all__ = ["Recorder", "metrics_of", "recording_callback"]

@@ -1,12 +1,12 @@
-"""Whether rounds pull in one direction: the cosine between the pseudo-gradients of this round and
-the last.
+"""The cosine between the pseudo-gradients of this round and of the last one.
 
-The pseudo-gradient is what the cohort answers, sent minus returned in the mean (or by the method's
-rule), before the server makes a step of it. Of several exchanges in a round the last that counts is
-taken.
+The pseudo-gradient is the aggregate of the clients' replies, sent minus returned, before the server
+optimizer uses it. If a round has several exchanges, the last one that counts is used.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 
@@ -14,33 +14,43 @@ from fedflat.core.flat import unit
 from fedflat.core.messages import Replies
 from fedflat.experiments.callbacks import Seen
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder
+from fedflat.experiments.recording.recorder import Metric, RoundView
 from fedflat.experiments.results.tables import size
+from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
 
-NAME = "alignment"
 
+@register("metric", "alignment")
+@dataclass(frozen=True, repr=False)
+class Alignment(Metric):
+    """Cosine between the pseudo-gradients of successive rounds; the first round has none.
 
-class Alignment(MetricRecorder):
-    """The cosine; the first round has none."""
+    The pseudo-gradient is the aggregate of sent minus returned parameters, before the server step.
+    """
 
-    name = NAME
+    title = "Alignment"
+    note = (
+        "The cosine between the pseudo-gradients of a round and of the round before it. The pseudo-gradient is the "
+        "mean over clients of sent minus returned parameters, before the server step. 1: same direction, -1: opposite."
+    )
 
     def cost(self, prepared: PreparedRun) -> str:
-        """One vector to remember."""
+        """One vector to keep."""
         one = size(prepared.info.layout.dim * prepared.learner.dtype.itemsize)
-        return f"one product of two vectors a round, and the last one ({one}) in memory and in checkpoints"
+        return f"one product of two vectors a round, and one more vector ({one}) in memory and in checkpoints"
 
-    def on_aggregate(self, s: RoundRecorder, replies: Replies) -> None:
-        """Of several exchanges in a round the last counts."""
-        s.memo[NAME] = replies.delta
+    def folded(self, s: RoundView, replies: Replies) -> None:
+        """Keep the pseudo-gradient; a later exchange of the round replaces it."""
+        s.memo[self.key] = replies.delta
 
-    def on_round_end(self, s: RoundRecorder, new: StepResult) -> Seen:
-        """The cosine, if the round before was watched too."""
-        last, this = s.notes, s.memo.get(NAME)
+    def see(self, s: RoundView, new: StepResult) -> Seen:
+        """The cosine, if the round before was recorded too."""
+        last, this = s.notes, s.memo.get(self.key)
         if this is None:
             return {}
-        known = NAME in last and int(last["round"]) == s.round - 1
-        seen = {NAME: float(unit(last[NAME].double()) @ unit(this.double()))} if known else {}
-        s.notes |= {NAME: this.clone(), "round": torch.tensor(s.round)}
+        known = self.key in last and int(last["round"]) == s.round - 1
+        seen = (
+            {self.key: float(unit(last[self.key].double()) @ unit(this.double()))} if known else {}
+        )
+        s.notes |= {self.key: this.clone(), "round": torch.tensor(s.round)}
         return seen

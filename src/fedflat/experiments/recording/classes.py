@@ -1,7 +1,8 @@
-"""What the global model knows of each class, and forgets: its accuracies on the test set, class by
-class."""
+"""The accuracy of the global model on each class of the test set."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,24 +13,32 @@ from fedflat.errors import SettingError
 from fedflat.experiments.callbacks import Seen
 from fedflat.experiments.evaluation import load
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder
+from fedflat.experiments.recording.recorder import Metric, RoundView
+from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
 
 
-class Classes(MetricRecorder):
-    """A list with the accuracy on each class; NaN for one that is not in the test set."""
+@register("metric", "classes")
+@dataclass(frozen=True, repr=False)
+class Classes(Metric):
+    """Accuracy on each class of the test set; NaN for a class without test examples.
 
-    name = "classes"
+    Measured in rounds that are evaluated.
+    """
+
+    title = "Accuracy of each class"
+    note = "Stripes are classes that are learnt in one round and forgotten in the next."
+    entries, unit = "class", "%"
 
     def cost(self, prepared: PreparedRun) -> str:
         """A pass over the test set."""
         return "one more pass over the test set every evaluation"
 
     def check(self, prepared: PreparedRun) -> None:
-        """It must be a classification, by a module that gives scores of classes."""
+        """The task must be a classification, and the model must return a score per class."""
         if not prepared.exp.task.classifies:
             raise SettingError(
-                f"watch: {prepared.exp.task} has no class for each example. Leave 'classes' out."
+                f"record: {prepared.exp.task} has no class per example. Remove {self.key!r} from --record."
             )
         batch = prepared.fed.test.batch(
             torch.arange(min(2, len(prepared.fed.test))), prepared.learner.dtype
@@ -37,20 +46,20 @@ class Classes(MetricRecorder):
         output = prepared.learner.flat.forward(*arguments(batch.inputs))
         if output.dim() != 2 or output.shape[1] < prepared.fed.classes:
             raise SettingError(
-                f"watch: there are no classes to watch, since the model's output has the shape {tuple(output.shape)} "
-                f"for {prepared.fed.classes} classes. Leave 'classes' out."
+                f"record: {self.key!r} needs a score for each of {prepared.fed.classes} classes, "
+                f"and the model's output has the shape {tuple(output.shape)}. Remove it from --record."
             )
 
-    def on_round_end(self, s: RoundRecorder, new: StepResult) -> Seen:
+    def see(self, s: RoundView, new: StepResult) -> Seen:
         """The accuracies, if the round is evaluated."""
         if not s.due:
             return {}
         load(s.prepared.learner, new.model)
-        return {"classes": accuracies(s.prepared).tolist()}
+        return {self.key: accuracies(s.prepared).tolist()}
 
 
 def accuracies(prepared: PreparedRun) -> Tensor:
-    """The accuracies of the module, where it stands."""
+    """The accuracies of the module with its current parameters."""
     learner, data, classes = prepared.learner, prepared.fed.test, prepared.fed.classes
     right, all_ = torch.zeros(classes, dtype=torch.long), torch.zeros(classes, dtype=torch.long)
     for batch, output in outputs(learner, data):

@@ -1,34 +1,51 @@
-"""How sharp each client's model is on the client's own data: the largest eigenvalue of its Hessian
-there.
+"""The sharpness of each client's model on the client's own data: the largest Hessian eigenvalue.
 
 Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, ECCV 2022,
-Figure 4. The model is the one at the end of the client's walk, also where the method sends
-something else back. Watched on the clients of the round, whenever the global model is evaluated.
+Figure 4. The model is the one at the end of local training, also where the method returns something
+else. Measured on the clients of the round, whenever the global model is evaluated.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch
-from fedflat.errors import RunError
+from fedflat.errors import RunError, number
 from fedflat.experiments.callbacks import Seen
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder, refuse_elsewhere
+from fedflat.experiments.recording.recorder import Metric, RoundView, refuse_elsewhere
+from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
 
-NAME = "client_lambda"
 
+@register("metric", "client_lambda")
+@dataclass(frozen=True, repr=False)
+class ClientLambda(Metric):
+    """The ``k``-th largest Hessian eigenvalue of each client's model on its own data; NaN where
+    Lanczos found none.
 
-class ClientLambda(MetricRecorder):
-    """The eigenvalue for each client; NaN where Lanczos found none."""
+    The model is the one at the end of local training. Measured for the clients of the round, in
+    evaluated rounds.
+    """
 
-    name = NAME
-    needs_client_models = True
+    k: int = 1
+
+    needs_models = True
+
+    def __post_init__(self) -> None:
+        number("client_lambda", "k", self.k, low=1, high=100, whole=True)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Which eigenvalue it is."""
+        first = "The largest" if self.k == 1 else f"The {self.k}-th largest"
+        note = f"{first} Hessian eigenvalue of each client's model on its own data, mean over the clients of the round."
+        return {**super().labels, "title": f"λ{_subscript(self.k)} at the clients", "note": note}
 
     def check(self, prepared: PreparedRun) -> None:
-        """Clients' data must be here."""
+        """The clients' data must be on this machine."""
         refuse_elsewhere(self, prepared)
 
     def cost(self, prepared: PreparedRun) -> str:
@@ -36,32 +53,36 @@ class ClientLambda(MetricRecorder):
         from fedflat.flatness.spectrum import steps_of
 
         return (
-            f"expensive: every evaluation, at least {steps_of(1) + 1} Hessian products over the data of each of the "
-            "round's clients, each as costly as two gradients"
+            f"expensive: every evaluation, at least {steps_of(self.k) + 1} Hessian products over the data of each "
+            "client of the round, each as costly as two gradients"
         )
 
-    def on_reply(self, s: RoundRecorder, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
+    def hear(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
         """Measure at once: models are not kept."""
         if not s.due:
             return
         for one in reply if isinstance(reply, ReplyBatch) else (reply,):
             assert one.client_params is not None
-            s.memo.setdefault(NAME, {})[str(one.client)] = sharpest(
-                s.prepared, one.client, one.client_params
+            s.memo.setdefault(self.key, {})[str(one.client)] = eigenvalue(
+                s.prepared, one.client, one.client_params, self.k
             )
 
-    def on_round_end(self, s: RoundRecorder, new: StepResult) -> Seen:
+    def see(self, s: RoundView, new: StepResult) -> Seen:
         """What was measured."""
-        return {NAME: s.memo[NAME]} if NAME in s.memo else {}
+        return {self.key: s.memo[self.key]} if self.key in s.memo else {}
 
 
-def sharpest(prepared: PreparedRun, client: int, model: Model) -> float:
-    """The largest eigenvalue of a model on a client's data."""
+def _subscript(number: int) -> str:
+    return str(number).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+
+
+def eigenvalue(prepared: PreparedRun, client: int, model: Model, k: int = 1) -> float:
+    """The ``k``-th largest Hessian eigenvalue of a model on a client's data."""
     from fedflat.flatness.hessian import Hessian
     from fedflat.flatness.spectrum import eigenvalues
 
     try:
         hessian = Hessian(prepared.learner, model, prepared.fed.data(client))
-        return float(eigenvalues(hessian, 1, seed=prepared.exp.seed).values[0])
+        return float(eigenvalues(hessian, k, seed=prepared.exp.seed).values[k - 1])
     except RunError:
         return math.nan

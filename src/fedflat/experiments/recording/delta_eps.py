@@ -1,4 +1,5 @@
-"""How far the stale perturbation of FedGloSS is from the true one, from methods that measure it.
+"""The distance between the stale perturbation of FedGloSS and the true one, from methods that
+measure it.
 
     delta_eps = rho * || unit(g_last) - unit(g) ||
 
@@ -9,18 +10,34 @@ It lies between 0 and 2 rho.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from fedflat.experiments.callbacks import Seen
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder
+from fedflat.experiments.recording.recorder import Metric, RoundView
+from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
 
-NAME = "delta_eps"
+NOTE = "delta_eps"
+"""The key under which the method writes it."""
 
 
-class DeltaEps(MetricRecorder):
-    """Taken over from the method in every round, not only when it is evaluated."""
+@register("metric", "delta_eps")
+@dataclass(frozen=True, repr=False)
+class DeltaEps(Metric):
+    """Error of FedGloSS's stale perturbation, as measured by the method in every round.
 
-    name = NAME
+    rho times the distance between the unit vectors of last round's pseudo-gradient, along which the
+    server perturbs the model, and of the one that this round's clients return from the unperturbed
+    model: 0 to 2 rho. Only ``fedgloss(delta_eps=True)`` measures it, with one more exchange per
+    round, which changes nothing else.
+    """
+
+    title = "Error of the stale perturbation"
+    note = (
+        "The distance, from 0 to twice rho, between the server's perturbation, along last round's pseudo-gradient, and "
+        "the one along the pseudo-gradient that this round's clients return from the unperturbed model."
+    )
 
     def cost(self, prepared: PreparedRun) -> str:
         """None of its own."""
@@ -28,9 +45,9 @@ class DeltaEps(MetricRecorder):
         return (
             "nothing, the method measures it"
             if measured
-            else "nothing, for the method does not measure it"
+            else "nothing, the method does not measure it"
         )
 
-    def on_round_end(self, s: RoundRecorder, new: StepResult) -> Seen:
-        """What the method has noted."""
-        return {NAME: new.metrics[NAME]} if NAME in new.metrics else {}
+    def see(self, s: RoundView, new: StepResult) -> Seen:
+        """The value that the method wrote."""
+        return {self.key: new.metrics[NOTE]} if NOTE in new.metrics else {}

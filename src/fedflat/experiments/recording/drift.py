@@ -1,12 +1,14 @@
-"""How far clients walk from what they were sent.
+"""The distance of clients' models from the model they were sent.
 
     drift = 1/(E S) sum_e sum_k ||w_k after e epochs - w_sent||
 
-over the S clients of the round and their E local epochs. Where a visit is a number of steps, not of
-epochs, its end is the only one that counts.
+over the S clients of the round and their E local epochs. With ``--local-steps``, only the end of
+local training counts.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 
@@ -16,34 +18,37 @@ from fedflat.client.piece import Piece
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch
 from fedflat.experiments.callbacks import Seen
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder
+from fedflat.experiments.recording.recorder import Metric, RoundView
+from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
 
-NAME = DRIFT
 
+@register("metric", "drift")
+@dataclass(frozen=True, repr=False)
+class Drift(Metric):
+    """Distance of clients' models from the model they were sent, mean over clients and local
+    epochs."""
 
-class Drift(MetricRecorder):
-    """The mean over clients and epochs."""
-
-    name = NAME
+    title = "Drift"
+    note = "The distance of clients' models from the model they were sent, mean over clients and local epochs."
 
     def cost(self, prepared: PreparedRun) -> str:
         """One norm an epoch."""
-        return f"one norm at the end of each {'visit' if _by_steps(prepared.exp.local) else 'local epoch'}"
+        return f"one norm at the end of each {'local training' if _by_steps(prepared.exp.local) else 'local epoch'}"
 
     def pieces(self, local: LocalTraining) -> tuple[Piece, ...]:
         """The one that measures."""
         return (EpochEnds(inside=not _by_steps(local)),)
 
-    def on_reply(self, s: RoundRecorder, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
+    def hear(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
         """Collect what it measured."""
-        s.memo.setdefault(NAME, []).append(
-            torch.as_tensor(reply.metrics[NAME], dtype=torch.float64).reshape(-1)
+        s.memo.setdefault(self.key, []).append(
+            torch.as_tensor(reply.metrics[DRIFT], dtype=torch.float64).reshape(-1)
         )
 
-    def on_round_end(self, s: RoundRecorder, new: StepResult) -> Seen:
+    def see(self, s: RoundView, new: StepResult) -> Seen:
         """The mean over all replies."""
-        return {NAME: float(torch.cat(s.memo[NAME]).mean())} if NAME in s.memo else {}
+        return {self.key: float(torch.cat(s.memo[self.key]).mean())} if self.key in s.memo else {}
 
 
 def _by_steps(local: LocalTraining) -> bool:

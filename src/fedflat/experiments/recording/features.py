@@ -1,10 +1,12 @@
-"""How large the global model's outputs are on each client's data: the mean of ``||f(x)||``, f the
+"""The norm of the global model's outputs on each client's data: the mean of ``||f(x)||``, f the
 logits.
 
-Watched on the clients of the round, whenever the model is evaluated.
+Measured on the clients of the round, whenever the model is evaluated.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 
@@ -14,38 +16,41 @@ from fedflat.data.examples import ClientData
 from fedflat.experiments.callbacks import Seen
 from fedflat.experiments.evaluation import load
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder, refuse_elsewhere
+from fedflat.experiments.recording.recorder import Metric, RoundView, refuse_elsewhere
+from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
 
 
-class Features(MetricRecorder):
-    """The mean norm for each client."""
+@register("metric", "features")
+@dataclass(frozen=True, repr=False)
+class Features(Metric):
+    """Mean norm of the global model's outputs on each client's data.
 
-    name = "features"
+    Measured for the clients of the round, in rounds that are evaluated.
+    """
+
+    title = "Norm of the outputs"
+    note = "The mean norm of the model's outputs on a client's examples, mean over the clients of the round."
 
     def check(self, prepared: PreparedRun) -> None:
-        """Clients' data must be here."""
+        """The clients' data must be on this machine."""
         refuse_elsewhere(self, prepared)
 
     def cost(self, prepared: PreparedRun) -> str:
         """A forward pass."""
         return "one forward pass over the data of the round's clients every evaluation"
 
-    def on_round_end(self, s: RoundRecorder, new: StepResult) -> Seen:
+    def see(self, s: RoundView, new: StepResult) -> Seen:
         """The means, if the round is evaluated."""
         if not s.due:
             return {}
         learner, fed = s.prepared.learner, s.prepared.fed
         load(learner, new.model)
-        return {
-            "feature_norms": {
-                str(k): mean_norm(learner, fed.data(k)) for k in sorted(set(s.cohort))
-            }
-        }
+        return {self.key: {str(k): mean_norm(learner, fed.data(k)) for k in sorted(set(s.cohort))}}
 
 
 def mean_norm(learner: Learner, data: ClientData) -> float:
-    """The mean norm of the outputs of the module, where it stands."""
+    """The mean norm of the outputs of the module with its current parameters."""
     total = 0.0
     for batch, output in outputs(learner, data):
         total += float(

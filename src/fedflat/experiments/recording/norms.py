@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from fedflat.experiments.callbacks import Seen
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder
+from fedflat.experiments.recording.recorder import Metric, RoundView
+from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
 
 
-class Norms(MetricRecorder):
-    """``||w||`` of the server's model."""
+@register("metric", "norms")
+@dataclass(frozen=True, repr=False)
+class Norms(Metric):
+    """Norm of the server's parameters, ``||w||``."""
 
-    name = "norms"
+    title = "Norm of the parameters"
+    note = "The norm of the server's model."
 
     def cost(self, prepared: PreparedRun) -> str:
         """Next to nothing."""
         return "one norm a round"
 
-    def on_round_end(self, s: RoundRecorder, new: StepResult) -> Seen:
+    def see(self, s: RoundView, new: StepResult) -> Seen:
         """The norm."""
-        return {"param_norm": float(torch.linalg.vector_norm(new.model.params.double()))}
+        return {self.key: float(torch.linalg.vector_norm(new.model.params.double()))}

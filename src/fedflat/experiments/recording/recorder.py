@@ -1,4 +1,4 @@
-"""What a watcher is, and what it sees of a round."""
+"""The base class of recorded metrics, and what a metric is given in a round."""
 
 from __future__ import annotations
 
@@ -17,100 +17,134 @@ from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch
 from fedflat.errors import SettingError
 from fedflat.experiments.callbacks import RoundCallback, Seen
 from fedflat.experiments.prepare import PreparedRun
+from fedflat.registry.specs import TextSpec
 from fedflat.server.averaging import AverageState
 from fedflat.server.piece import StepResult
 
-Trouble = Callable[["MetricRecorder", Exception], None]
+OnError = Callable[["Metric", Exception], None]
 
 
 @dataclass
-class RoundRecorder(RoundCallback):
-    """One round; ``see`` gives what its watchers have seen. Without watchers nothing is done."""
+class RoundView(RoundCallback):
+    """One round, as metrics see it; ``see`` returns what they recorded. Without metrics nothing is
+    done."""
 
-    recorders: tuple[MetricRecorder, ...]
+    metrics: tuple[Metric, ...]
     prepared: PreparedRun
     round: int
     cohort: list[int]
     notes: AverageState
-    """What watchers remember from round to round. Replace tensors, never change them in place."""
+    """What metrics keep from round to round. Replace tensors, never change them in place."""
     due: bool
-    """Whether the round is evaluated: what is expensive is watched then only."""
+    """Whether the round is evaluated: expensive metrics are measured only then."""
     memo: dict[str, Any] = field(default_factory=dict)
-    """What watchers note in this round, for themselves."""
+    """What metrics keep within this round."""
     seconds: float = 0.0
-    """Spent on watching while the round went on."""
-    trouble: Trouble = lambda recorder, error: None
-    """Told of a watcher that failed: it sees nothing more in this round, and the run goes on."""
+    """Time spent on metrics during the round."""
+    on_error: OnError = lambda metric, error: None
+    """Called with a metric that failed. It records nothing more in this round, and the run
+    continues."""
 
     def on_reply(self, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
-        """A reply that counts has come."""
+        """Pass on a reply that counts."""
         if broadcast.instruction.trains:
-            for recorder in self.recorders:
-                with self._aside(recorder):
-                    recorder.on_reply(self, broadcast, reply)
+            for metric in self.metrics:
+                with self._aside(metric):
+                    metric.hear(self, broadcast, reply)
 
     def on_aggregate(self, replies: Replies) -> None:
-        """An exchange is over."""
+        """Pass on the end of an exchange."""
         if replies.broadcast.commit and replies.broadcast.instruction.trains:
-            for recorder in self.recorders:
-                with self._aside(recorder):
-                    recorder.on_aggregate(self, replies)
+            for metric in self.metrics:
+                with self._aside(metric):
+                    metric.folded(self, replies)
 
     def on_round_end(self, new: StepResult) -> Seen:
-        """The server has stepped: what was seen in the round."""
+        """The values recorded in this round, after the server step."""
         seen: Seen = {}
-        for recorder in self.recorders:
-            with self._aside(recorder):
-                seen |= recorder.on_round_end(self, new)
+        for metric in self.metrics:
+            with self._aside(metric):
+                seen |= metric.see(self, new)
         return {"round": self.round + 1, **seen} if seen else {}
 
     @contextmanager
-    def _aside(self, recorder: MetricRecorder) -> Iterator[None]:
-        """Time in here is counted, random numbers drawn in here are drawn again outside, and errors
-        end no run."""
+    def _aside(self, metric: Metric) -> Iterator[None]:
+        """Count the time, restore the random state, and drop a metric that raises."""
         begun = time.monotonic()
         try:
             with torch.random.fork_rng(devices=[]):
                 yield
         except Exception as error:
-            self.recorders = tuple(other for other in self.recorders if other is not recorder)
-            self.trouble(recorder, error)
+            self.metrics = tuple(other for other in self.metrics if other is not metric)
+            self.on_error(metric, error)
         self.seconds += time.monotonic() - begun
 
 
-def refuse_elsewhere(recorder: MetricRecorder, prepared: PreparedRun) -> None:
-    """Refuse to look at data that are not here."""
-    if not prepared.fed.here:
-        raise SettingError(
-            f"watch: {recorder.name} looks at what clients hold, and that is not here but with those who visit them. "
-            "Leave it out."
-        )
+class Metric(TextSpec, ABC):
+    """A quantity that is recorded in every round; it must not change the run. The base class
+    records nothing.
 
+    Subclasses are frozen dataclasses, registered with ``register("metric", "name")``. Their fields
+    are the arguments that the text may give, as in ``--record "client_lambda(k=2)"``. They write
+    their values under `key`:
 
-class MetricRecorder(ABC):
-    """Looks at a run and touches nothing. The base class sees nothing."""
+    - a number is drawn as a curve;
+    - a dict from client to number is drawn as a curve of the mean over clients;
+    - a list of numbers is drawn as a heat map, with one row per entry.
+    """
 
-    name: ClassVar[str]
-    needs_client_models: ClassVar[bool] = False
-    """Whether it wants clients' own models with their replies."""
+    title: ClassVar[str] = ""
+    """The title of its figure in the report; the key if empty."""
+    note: ClassVar[str] = ""
+    """A sentence or two below the title."""
+    entries: ClassVar[str] = ""
+    """What the entries of a list stand for, such as "class"."""
+    unit: ClassVar[str] = ""
+    """"%" for shares between 0 and 1, which are shown as percentages."""
+    needs_models: ClassVar[bool] = False
+    """Whether it needs the clients' own models with their replies."""
+
+    @property
+    def key(self) -> str:
+        """The key of its values in ``recorded.jsonl``: its name, with the arguments that are not
+        the default."""
+        return repr(self).removesuffix("()")
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the report prints with the values."""
+        return {
+            "title": self.title or self.key,
+            "note": self.note,
+            "entries": self.entries,
+            "unit": self.unit,
+        }
 
     @abstractmethod
     def cost(self, prepared: PreparedRun) -> str:
-        """What watching costs, in a sentence for people."""
+        """What recording costs, as a phrase for the progress output."""
 
     def check(self, prepared: PreparedRun) -> None:
-        """Refuse a run in which there is nothing for it to see."""
+        """Raise a `SettingError` if the metric is not defined for this run."""
 
     def pieces(self, local: LocalTraining) -> tuple[Piece, ...]:
         """Client pieces that measure and change nothing."""
         return ()
 
-    def on_reply(self, s: RoundRecorder, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
-        """A training reply that counts has come, from one client or from several."""
+    def hear(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
+        """Called with each training reply that counts, of one client or of several."""
 
-    def on_aggregate(self, s: RoundRecorder, replies: Replies) -> None:
-        """A training exchange that counts is over."""
+    def folded(self, s: RoundView, replies: Replies) -> None:
+        """Called at the end of each training exchange that counts."""
 
-    def on_round_end(self, s: RoundRecorder, new: StepResult) -> Seen:
-        """What is to be written when the server has stepped."""
+    def see(self, s: RoundView, new: StepResult) -> Seen:
+        """The values to write after the server step."""
         return {}
+
+
+def refuse_elsewhere(metric: Metric, prepared: PreparedRun) -> None:
+    """Refuse a metric that needs client data where the data are not on this machine."""
+    if not prepared.fed.here:
+        raise SettingError(
+            f"record: {metric.key} needs the clients' data, which are not on this machine. Remove it from --record."
+        )

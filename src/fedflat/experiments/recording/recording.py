@@ -1,4 +1,4 @@
-"""Which watchers there are, and those of one run."""
+"""The metrics that a text names, and the recorder of one run."""
 
 from __future__ import annotations
 
@@ -6,130 +6,102 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fedflat.client.training import ClientJob
-from fedflat.errors import SettingError, nearest
+from fedflat.errors import SettingError
 from fedflat.experiments.callbacks import CallbackFactory, RunCallback, Say
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording.alignment import Alignment
-from fedflat.experiments.recording.classes import Classes
-from fedflat.experiments.recording.client_lambda import ClientLambda
-from fedflat.experiments.recording.delta_eps import DeltaEps
-from fedflat.experiments.recording.drift import Drift
-from fedflat.experiments.recording.features import Features
-from fedflat.experiments.recording.norms import Norms
-from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder
+from fedflat.experiments.recording.recorder import Metric, RoundView
+from fedflat.registry.specs import parse_list, registered
 from fedflat.server.averaging import AverageState
 
-RECORDERS: dict[str, MetricRecorder] = {
-    watcher.name: watcher
-    for watcher in (
-        Drift(),
-        Alignment(),
-        Norms(),
-        Features(),
-        Classes(),
-        DeltaEps(),
-        ClientLambda(),
-    )
-}
-KEY = "watch"
-"""Where watchers' notes are, among those of the shadows."""
+NOTES = "record"
+"""The key of the metrics' notes among those of the model averages."""
 ALL = "all"
-"""Whatever there is to see in a run."""
+"""The text for every registered metric that is defined for the run, with its default arguments."""
 
 
-def recorders_of(text: str | None) -> tuple[MetricRecorder, ...]:
-    """The watchers that a text names.
+def metrics_of(text: str | None) -> tuple[Metric, ...]:
+    """The metrics that a text names, each once.
 
-    >>> [watcher.name for watcher in recorders_of("norms, drift")], recorders_of(None), recorders_of("none")
-    (['norms', 'drift'], (), ())
+    >>> metrics_of("norms, drift, norms"), metrics_of(None), metrics_of("none")
+    ((norms(), drift()), (), ())
     """
+    if text in (None, "", "none"):
+        return ()
     if text == ALL:
-        return tuple(RECORDERS.values())
-    names = (
-        []
-        if text in (None, "", "none")
-        else list(dict.fromkeys(name.strip() for name in str(text).split(",")))
-    )
-    for name in names:
-        if name not in RECORDERS:
-            there = f"{', '.join(RECORDERS)}, all, or none"
-            raise SettingError(
-                f"watch: nobody can watch {name!r}.{nearest(name, RECORDERS)} There are {there}."
-            )
-    return tuple(RECORDERS[name] for name in names)
+        return tuple(entry.make() for entry in registered("metric") if not entry.required)
+    return tuple(dict.fromkeys(parse_list(str(text), "metric")))
 
 
-def _has_something_to_see(recorder: MetricRecorder, prepared: PreparedRun) -> bool:
+def _is_defined(metric: Metric, prepared: PreparedRun) -> bool:
     try:
-        recorder.check(prepared)
+        metric.check(prepared)
     except SettingError:
         return False
     return True
 
 
 @dataclass(frozen=True)
-class Recording(RunCallback):
-    """The watchers of one run; without any, nothing is done and nothing is changed."""
+class Recorder(RunCallback):
+    """Records the metrics of one run; without any, nothing is done and nothing is changed."""
 
     prepared: PreparedRun
-    recorders: tuple[MetricRecorder, ...] = ()
+    metrics: tuple[Metric, ...] = ()
     say: Say = lambda text: None
-    troubled: set[str] = field(default_factory=set)
-    """Who has failed, and was told of."""
+    failed: set[str] = field(default_factory=set)
+    """The keys of metrics whose failure was reported."""
 
     @classmethod
-    def of(cls, prepared: PreparedRun, text: str | None, say: Say = lambda text: None) -> Recording:
-        """Those that a text names, if they have something to see in this run; ``say`` is told if
-        one fails."""
-        recorders = recorders_of(text)
+    def of(cls, prepared: PreparedRun, text: str | None, say: Say = lambda text: None) -> Recorder:
+        """The recorder of the metrics that a text names; ``say`` is called if one fails."""
+        metrics = metrics_of(text)
         slots = prepared.with_guessed_groups.slots
-        if recorders and len(slots) > 1:
+        if metrics and len(slots) > 1:
             raise SettingError(
-                f"watch: {prepared.exp.topology} has {len(slots)} models at the server, and watchers look at one. "
-                "Leave --watch out."
+                f"record: metrics are defined for one server model, and {prepared.exp.topology} has {len(slots)}. "
+                "Remove --record."
             )
         if text == ALL:
-            recorders = tuple(
-                recorder for recorder in recorders if _has_something_to_see(recorder, prepared)
-            )
-        for recorder in recorders:
-            recorder.check(prepared)
-        return cls(prepared, recorders, say)
+            metrics = tuple(metric for metric in metrics if _is_defined(metric, prepared))
+        for metric in metrics:
+            metric.check(prepared)
+        return cls(prepared, metrics, say)
 
     def costs(self) -> list[str]:
-        """What each of them costs."""
-        return [
-            f"watching {recorder.name}: {recorder.cost(self.prepared)}"
-            for recorder in self.recorders
-        ]
+        """What each metric costs."""
+        return [f"recording {metric.key}: {metric.cost(self.prepared)}" for metric in self.metrics]
+
+    @property
+    def labels(self) -> dict[str, dict[str, str]]:
+        """The labels of each metric, by its key."""
+        return {metric.key: metric.labels for metric in self.metrics}
 
     def job(self, job: ClientJob) -> ClientJob:
-        """The clients' job, with what watchers measure there."""
-        more = tuple(piece for recorder in self.recorders for piece in recorder.pieces(job.local))
-        if any(recorder.needs_client_models for recorder in self.recorders):
+        """The clients' job, with the pieces that measure."""
+        more = tuple(piece for metric in self.metrics for piece in metric.pieces(job.local))
+        if any(metric.needs_models for metric in self.metrics):
             job = replace(job, returns_models=True)
         return replace(job, pieces=(*job.pieces, *more)) if more else job
 
     def on_round_start(
         self, t: int, cohort: list[int], notes: dict[str, AverageState], due: bool
-    ) -> RoundRecorder:
-        """Round ``t`` as they see it; they write into ``notes``, which a round hands on to the
-        next."""
-        mine = notes.setdefault(KEY, {}) if self.recorders else {}
-        return RoundRecorder(
-            self.recorders, self.prepared, t, cohort, mine, due, trouble=partial(self._trouble, t)
+    ) -> RoundView:
+        """The view of round ``t``; metrics write into ``notes``, which are kept for the next
+        round."""
+        mine = notes.setdefault(NOTES, {}) if self.metrics else {}
+        return RoundView(
+            self.metrics, self.prepared, t, cohort, mine, due, on_error=partial(self._on_error, t)
         )
 
-    def _trouble(self, t: int, recorder: MetricRecorder, error: Exception) -> None:
-        """What watches never ends what it watches: a line, once, and nothing seen."""
-        if recorder.name not in self.troubled:
-            self.troubled.add(recorder.name)
+    def _on_error(self, t: int, metric: Metric, error: Exception) -> None:
+        """Report a metric's first failure; the run continues."""
+        if metric.key not in self.failed:
+            self.failed.add(metric.key)
             self.say(
-                f"watching {recorder.name} failed in round {t} ({type(error).__name__}: {error}). It is left out "
-                "there, and wherever it fails again; the run goes on."
+                f"recording {metric.key} failed in round {t} ({type(error).__name__}: {error}). The metric is left out "
+                "of this round, and of later rounds in which it fails. The run continues."
             )
 
 
 def recording_callback(text: str | None) -> CallbackFactory:
-    """Those that a text names, as listeners of a run."""
-    return lambda prepared, say: Recording.of(prepared, text, say)
+    """The metrics that a text names, as a listener of a run."""
+    return lambda prepared, say: Recorder.of(prepared, text, say)

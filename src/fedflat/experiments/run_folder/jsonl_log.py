@@ -24,7 +24,7 @@ from fedflat.experiments.run_folder.schema import ROWS
 from fedflat.files import Damaged, open_file, parse_json, read_file, unwritable
 
 Row = dict[str, Any]
-LOGS = ("metrics", "watch")
+LOGS = ("metrics", "recorded")
 _TAIL = b', "chain": "%s"}'
 _LENGTH = len(_TAIL % (b"0" * 16))
 _ADVICE = "Put it back from a copy, or run it again in another folder."

@@ -2,7 +2,7 @@
 
     run.json             what made it, its state, and its end: see `facts`
     metrics.jsonl        one object for each evaluation, appended and flushed: see `diary`
-    watch.jsonl          the same for each round that was watched
+    recorded.jsonl       the same for the metrics recorded in each round
     checkpoint/          see `store`
     groups.json          who is with whom, where clients are in groups: see `groups`
     descriptions/        what clients have said of themselves before round 0, if they were asked: see `archive`
@@ -62,7 +62,7 @@ class RunFolder:
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
-        self.watched: list[Row] = []
+        self.recorded: list[Row] = []
         self.say: Say = lambda text: None
         self.status = "running"
 
@@ -86,8 +86,11 @@ class RunFolder:
         self.rows.append(row)
 
     def see(self, row: Row) -> None:
-        """Add what was seen in a round."""
-        self.watched.append(row)
+        """Add what was recorded in a round."""
+        self.recorded.append(row)
+
+    def describe(self, labels: Mapping[str, Mapping[str, str]]) -> None:
+        """Keep the labels of recorded metrics, by key, for the report."""
 
     def note(self, seen: Row, row: Row) -> None:
         """Add what was seen and what was measured, where there is any."""
@@ -235,7 +238,7 @@ class DiskRunFolder(RunFolder):
 
     def _rewind(self, marks: Mapping[str, LogPosition]) -> None:
         """Forget what was written after the checkpoint: it will be written again."""
-        self.rows, self.watched = (self._diaries[name].rewind(marks.get(name)) for name in LOGS)
+        self.rows, self.recorded = (self._diaries[name].rewind(marks.get(name)) for name in LOGS)
 
     def write(self, row: Row) -> None:
         """Append a line and flush it."""
@@ -245,7 +248,13 @@ class DiskRunFolder(RunFolder):
     def see(self, row: Row) -> None:
         """Append a line and flush it."""
         super().see(row)
-        self._diaries["watch"].append(row)
+        self._diaries["recorded"].append(row)
+
+    def describe(self, labels: Mapping[str, Mapping[str, str]]) -> None:
+        """Write them into run.json, beside those of metrics that were recorded before."""
+        known = self.facts.get("recorded", {})
+        if known | dict(labels) != known:
+            self.remember(recorded=known | dict(labels))
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         """Write a checkpoint if ``pause`` has passed, or 20 times what the last one cost."""

@@ -84,7 +84,14 @@ RUN = {
     "how": HOW,
     "made": str,
     "machine": {"*": (str, int, None)},
-    "end?": {"metrics": MARK, "watch": MARK, "models": {"*": FILE}, "reported": str, "digest": str},
+    "recorded?": {"*": {"title": str, "note": str, "entries": str, "unit": str}},
+    "end?": {
+        "metrics": MARK,
+        "recorded": MARK,
+        "models": {"*": FILE},
+        "reported": str,
+        "digest": str,
+    },
 }
 STUDY = {
     "fedflat": str,
@@ -125,7 +132,7 @@ METRICS = {
     "tuned?": bool,
     "*": object,
 }
-WATCH = {"round": int, "*": object}
+RECORDED = {"round": int, "*": object}
 ASKED = {
     "by": str,
     "client": int,
@@ -138,5 +145,5 @@ ASKED = {
     "offset": int,
     "digest": str,
 }
-ROWS: dict[str, Schema] = {"metrics": METRICS, "watch": WATCH, "asked": ASKED}
-CHECKPOINT = {"run": str, "round": int, "ledger": LEDGER, "metrics": MARK, "watch": MARK}
+ROWS: dict[str, Schema] = {"metrics": METRICS, "recorded": RECORDED, "asked": ASKED}
+CHECKPOINT = {"run": str, "round": int, "ledger": LEDGER, "metrics": MARK, "recorded": MARK}

@@ -60,11 +60,11 @@ def find(name: str) -> Preset:
     Traceback (most recent call last):
         ...
     fedflat.errors.SpellingError: unknown preset 'man/cifar100-delta0.3-feddd'. Did you mean \
-'man/cifar100-delta0.3-feddc'? `fedflat presets` lists them all.
+'man/cifar100-delta0.3-feddc'? `fedflat list presets` lists them all.
     """
     if name not in _by_name():
         raise SpellingError(
-            f"unknown preset {name!r}.{nearest(name, _by_name())} `fedflat presets` lists them all."
+            f"unknown preset {name!r}.{nearest(name, _by_name())} `fedflat list presets` lists them all."
         )
     return _by_name()[name]
 
@@ -78,6 +78,6 @@ def matching(word: str) -> list[Preset]:
     found = [preset for preset in every() if word in preset.name or word == preset.column]
     if not found:
         raise SpellingError(
-            f"no preset has {word!r} in its name.{nearest(word, _by_name())} `fedflat presets` lists them all."
+            f"no preset has {word!r} in its name.{nearest(word, _by_name())} `fedflat list presets` lists them all."
         )
     return found

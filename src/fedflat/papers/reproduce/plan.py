@@ -1,7 +1,7 @@
 """The folder of a table: what shall be run, for which cells, to which round.
 
     reproduce.json      the cells with their numbers, the commands, and which run each cell is read from, with a digest
-    study.json          the runs, as of any study: `fedflat resume`, `report`, `watch` and `analyse` take the folder
+    study.json          the runs, as of any study: `fedflat resume`, `report`, `dashboard` and `analyse` take the folder
     ROW/seed-S/         the runs
     table.md, ...       what has come of it
 

@@ -73,12 +73,12 @@ def find_table(said: str) -> Table:
             known = [*PAPERS, *tables, *names, "toy"]
             raise SpellingError(
                 f"reproduce: no table, preset or file is called {said[:100]!r}.{nearest(said, known)} Tables: "
-                f"{', '.join(sorted(tables))}, toy; `fedflat presets` lists the presets."
+                f"{', '.join(sorted(tables))}, toy; `fedflat list presets` lists the presets."
             )
         found = [find(said)]
     if not found:
         raise SpellingError(
-            f"reproduce: no preset matches {said!r}. `fedflat presets` lists them all."
+            f"reproduce: no preset matches {said!r}. `fedflat list presets` lists them all."
         )
     where = f"{paper}'s {found[0].table}" if said in tables else paper if "/" not in said else said
     source = "nobody: none are reported" if all(p.unsaid for p in found) else f"the paper ({paper})"

@@ -1,7 +1,7 @@
 /* The page: its parts in order, the theme, and news if it is live. */
 
 const PARTS = [
-  { id: "results", title: "Results", of: (doc) => (doc.methods.length ? [doc.boards, ...doc.methods.map(({ curves, watch, ...rest }) => rest)] : []), draw: drawResults },
+  { id: "results", title: "Results", of: (doc) => (doc.methods.length ? [doc.boards, ...doc.methods.map(({ curves, recorded, ...rest }) => rest)] : []), draw: drawResults },
   { id: "training", title: "Training", of: (doc) => doc.methods.map((m) => m.curves), draw: drawTraining },
   { id: "pictures", title: "Pictures", of: (doc) => doc.pictures, draw: drawPictures },
   { id: "confusion", title: "Which class is taken for which", short: "Confusion", of: (doc) => doc.confusion, draw: drawConfusion },
@@ -9,7 +9,7 @@ const PARTS = [
   { id: "surface", title: "Loss surfaces", of: (doc) => doc.surface, draw: drawSurfaces },
   { id: "plane", title: "Planes through models", short: "Planes", of: (doc) => doc.plane, draw: drawPlanes },
   { id: "interpolate", title: "Between two models", short: "Barriers", of: (doc) => doc.interpolate, draw: drawBetween },
-  { id: "watched", title: "Watched during training", short: "Watched", of: (doc) => (doc.classes.length || doc.methods.some((m) => Object.keys(m.watch).length) ? [doc.methods.map((m) => m.watch), doc.classes] : []), draw: drawWatched },
+  { id: "recorded", title: "Recorded during training", short: "Recorded", of: (doc) => (Object.keys(doc.recorded).length ? [doc.recorded, doc.methods.map((m) => m.recorded), doc.heatmaps] : []), draw: drawRecorded },
   { id: "local_global", title: "Local against global", of: (doc) => doc.local_global, draw: drawLocalGlobal },
   { id: "partition", title: "The clients' data", short: "Data", of: (doc) => doc.partition, draw: drawPartition },
   { id: "groups", title: "Clients in groups", short: "Groups", of: (doc) => doc.groups, draw: drawGroups },

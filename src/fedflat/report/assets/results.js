@@ -1,4 +1,4 @@
-/* The results as a table, the curves of training, what was watched, and how the runs were made. */
+/* The results as a table, the curves of training, recorded metrics, and how the runs were made. */
 
 /** A number and, below it or behind it, its spread. */
 const spreadScore = (judged, value, off) => (known(value) && known(off) ? [judged.bare(value), judged.off(value, off)] : [judged.bare(value)]);
@@ -202,42 +202,35 @@ function curveTable(found, { xTitle, xFormat, ySaid }) {
   };
 }
 
-const WATCHED = bare({
-  drift: ["Drift", "The distance of clients' models from what they were sent, mean over clients and local epochs."],
-  alignment: ["Alignment", "The cosine between what the cohort answers in a round and in the round before (sent minus returned, the mean over clients), before the server makes a step of it: 1 if they pull the same way, -1 if one undoes the other."],
-  delta_eps: ["Error of the stale perturbation", "The distance, from 0 to 2ρ, between the server's perturbation, along last round's pseudo-gradient, and the one along the pseudo-gradient that this round's clients return from the unperturbed model."],
-  param_norm: ["Norm of the parameters", "Of the server's model."],
-  feature_norms: ["Norm of the outputs", "The mean norm of the model's outputs on a client's examples, mean over the round's clients."],
-  client_lambda: ["λ₁ at the clients", "Largest eigenvalue of each client's model on its own data, mean over the round's clients."],
-});
-
-function drawWatched(section, doc) {
+function drawRecorded(section, doc) {
   for (const board of boardsOf(doc)) {
-    const names = [...new Set(board.methods.flatMap((i) => Object.keys(doc.methods[i].watch)))];
-    if (!names.length) continue;
-    section.append(sectionHead(board), el("div", { class: "controls" }, legendOf(doc, board)), el("div", { class: "pair" }, names.map((name) => {
-      const [title, note] = WATCHED[name] || [name, ""], found = series(doc, "round", name, "watch", board.methods);
-      const options = { ...AXES.round, name: name + board.which, yTitle: "", yFormat: plain, ySaid: number, height: 220 };
+    const keys = [...new Set(board.methods.flatMap((i) => Object.keys(doc.methods[i].recorded)))];
+    if (!keys.length) continue;
+    section.append(sectionHead(board), el("div", { class: "controls" }, legendOf(doc, board)), el("div", { class: "pair" }, keys.map((name) => {
+      const { title, note, unit } = doc.recorded[name], share = unit === "%", found = series(doc, "round", name, "recorded", board.methods);
+      const options = { ...AXES.round, name: name + board.which, yTitle: unit, yFormat: share ? percentTick : plain, ySaid: share ? percents : number, height: 220 };
       return figure(title, note, lines(found, { ...options, sentence: curveSaid(found, title + board.which, options) }), () => curveTable(found, options), "", board.which);
     })));
   }
-  drawClasses(section, doc);
+  for (const key of new Set(doc.heatmaps.map((one) => one.key))) drawHeatMaps(section, doc, key);
 }
 
-function drawClasses(section, doc) {
-  if (!doc.classes.length) return;
+/** A metric that is a list in each round: a row for each of its entries. */
+function drawHeatMaps(section, doc, key) {
+  const { title, note, entries, unit } = doc.recorded[key], share = unit === "%", all = doc.heatmaps.filter((one) => one.key === key);
+  const entry = entries || "entry", format = share ? percents : number, range = share ? [0, 1] : extent(all.flatMap((one) => one.values.flat()), 0);
   const group = (one) => inSection(doc, one, `seed ${one.seed}`);
-  const chosen = selection("Accuracy of classes", "classes", [...new Set(doc.classes.map(group))], "watched");
-  const items = doc.classes.filter((one) => group(one) === state.classes);
-  section.append(el("h3", {}, "Accuracy of each class"), el("p", { class: "note" }, "Stripes are classes that are learnt in one round and forgotten in the next."), chosen,
+  const chosen = selection(title, `heat map ${key}`, [...new Set(all.map(group))], "recorded");
+  const items = all.filter((one) => group(one) === state[`heat map ${key}`]);
+  section.append(el("h3", {}, title), ...(note ? [el("p", { class: "note" }, note)] : []), chosen,
     el("div", { class: "panels" }, items.map((item) => {
-      const last = item.values.map((row) => row.at(-1));
-      const worst = last.indexOf(Math.min(...last.filter(known)));
+      const last = item.values.map((row) => row.at(-1)), least = last.indexOf(Math.min(...last.filter(known)));
+      const ends = least < 0 ? "" : ` In the last round ${entry} ${least} has the least value, ${format(last[least])}.`;
       return figure(item, "", heat(item.values, {
-        range: [0, 1], format: percents, rowTitle: "class", columnTitle: "round", places: item.round,
-        cell: (j, i) => `class ${j}, round ${item.round[i]}: ${percents(item.values[j][i])}`,
-        sentence: `Accuracy of ${item.values.length} classes over the rounds of ${item.label}; at the end class ${worst} is the least accurate with ${percents(last[worst])}.`,
-      }), () => ({ heads: ["round", ...item.values.map((_, c) => `class ${c}`)], rows: item.round.map((r, i) => [r, ...item.values.map((row) => percents(row[i]))]) }));
+        range, format, rowTitle: entry, columnTitle: "round", places: item.round,
+        cell: (j, i) => `${entry} ${j}, round ${item.round[i]}: ${format(item.values[j][i])}`,
+        sentence: `${title} over the rounds of ${item.label}: ${item.values.length} rows.${ends}`,
+      }), () => ({ heads: ["round", ...item.values.map((_, c) => `${entry} ${c}`)], rows: item.round.map((r, i) => [r, ...item.values.map((row) => format(row[i]))]) }));
     })));
 }
 

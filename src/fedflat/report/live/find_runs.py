@@ -34,7 +34,7 @@ def look(folder: Path) -> tuple[list[Path], list[Stamp]]:
 
 
 def _stamps(folder: Path) -> list[Stamp]:
-    names = ("run.json", "study.json", "metrics.jsonl", "watch.jsonl")
+    names = ("run.json", "study.json", "metrics.jsonl", "recorded.jsonl")
     paths = [*(folder / name for name in names), *sorted((folder / "analysis").glob("*.json"))]
     stamps = []
     for path in paths:

@@ -65,7 +65,7 @@ class LiveServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, folder: Path, port: int = PORT) -> None:
-        number("watch", "port", port, low=0, high=65535, whole=True)
+        number("dashboard", "port", port, low=0, high=65535, whole=True)
         if folder.exists() and not folder.is_dir():
             raise RunError(
                 f"{folder} is a file. Name the folder of a run or a study, or one that holds some."

@@ -1,4 +1,5 @@
-"""Presets for people: the papers in groups, a list, one run in full with its caveats."""
+"""What ``fedflat list presets`` prints: the papers with their groups of runs, a list, or one run in
+detail."""
 
 from __future__ import annotations
 
@@ -8,19 +9,27 @@ from importlib import import_module
 from shlex import quote
 from textwrap import fill
 
-from fedflat.papers.presets import Preset, every
+from fedflat.papers.presets import PAPERS, Preset, every, matching
 from fedflat.settings.setting import typed
 
 WIDTH = 110
 FOOT = (
-    "The number is the paper's accuracy in %, X where it does not converge; * also goes by its column's name alone.",
-    "`fedflat presets NAME` tells more; `fedflat run --preset NAME` runs it, with any option in place of the preset's.",
+    "The number is the paper's accuracy in %, X where it does not converge; * the name of the column suffices.",
+    "`fedflat list presets NAME` describes one. `fedflat run --preset NAME` runs it; options replace its settings.",
 )
 
 
-def overview(papers: Sequence[str]) -> str:
-    """What each paper is, and its runs in groups; of a single one also what is known about its
-    numbers."""
+def describe(word: str) -> str:
+    """A paper, the presets with a word in their names, or the only one of them in detail."""
+    if word in PAPERS:
+        return overview([word])
+    found = matching(word)
+    exact = [preset for preset in found if word in (preset.name, preset.column)] or found
+    return explain(exact[0]) if len(exact) == 1 else listing(found)
+
+
+def overview(papers: Sequence[str] = PAPERS) -> str:
+    """Each paper and its groups of runs; of a single one also notes about its numbers."""
     lines = []
     for name in papers:
         title, source, _, *about = _paragraphs(name)
@@ -36,16 +45,12 @@ def overview(papers: Sequence[str]) -> str:
                 *(f"{'':<49}{one}" for one in others),
             ]
         lines += ["", *(fill(text, WIDTH) + "\n" for text in about if len(papers) == 1)]
-    return "\n".join(
-        [
-            *lines,
-            "`fedflat presets WORD` lists runs with this in their names, and the papers' numbers.",
-        ]
-    )
+    foot = "`fedflat list presets WORD` lists runs with this word in their names, and the papers' numbers."
+    return "\n".join([*lines, foot])
 
 
 def listing(found: Sequence[Preset]) -> str:
-    """A line for each of them."""
+    """A line for each preset."""
     width = max(len(preset.name) for preset in found)
     lines = []
     for where, group in _grouped(found, _whole_setting).items():
@@ -54,8 +59,7 @@ def listing(found: Sequence[Preset]) -> str:
 
 
 def explain(preset: Preset) -> str:
-    """One of them: how it is run, its settings, what the paper reports, and what to know about
-    that."""
+    """One preset: its settings, the paper's number, the command, and notes."""
     said = {name: value for name, value in preset.arguments().items() if name != "seed"}
     said = said | {"seeds": ", ".join(map(str, preset.seeds)) or "not named"}
     reported = paper(preset)
@@ -63,7 +67,7 @@ def explain(preset: Preset) -> str:
     lines += [f"  {name.replace('_', ' '):<18}{value}" for name, value in said.items()]
     lines += ["", f"{reported[0].upper()}{reported[1:]}."]
     lines += [fill(preset.note, WIDTH)] if preset.note else []
-    lines += ["", f"fedflat run --preset {preset.name}", "says the same as", command(preset), ""]
+    lines += ["", f"fedflat run --preset {preset.name}", "is the same as", command(preset), ""]
     lines += [
         "About the paper's runs:",
         *(fill(text, WIDTH) for text in _paragraphs(_paper(preset))[3:]),
@@ -72,7 +76,7 @@ def explain(preset: Preset) -> str:
 
 
 def command(preset: Preset) -> str:
-    """The command that runs it, said in full.
+    """The command that runs it, with all settings.
 
     >>> from fedflat.papers.presets import find
     >>> command(find("man/cifar10-iid-fedavg")).splitlines()[0]
@@ -91,7 +95,7 @@ def command(preset: Preset) -> str:
 
 
 def paper(preset: Preset) -> str:
-    """What the paper reports, as part of a sentence."""
+    """The paper's number, as part of a sentence."""
     when = f"after {preset.rounds:,} rounds ({preset.table})"
     if preset.unsaid:
         return f"no number is reported ({preset.table})"
@@ -114,7 +118,7 @@ def _grouped(found: Sequence[Preset], key: Callable[[Preset], str]) -> dict[str,
 
 
 def _group(preset: Preset) -> str:
-    """The first words of the name, which tell data and networks apart."""
+    """The first words of the name, which stand for data and model."""
     return "-".join(preset.name.split("-")[:2])
 
 
@@ -124,11 +128,11 @@ def _setting(preset: Preset) -> str:
 
 def _whole_setting(preset: Preset) -> str:
     clients = preset.settings["clients_per_round"]
-    return f"{_paper(preset)}: {preset.on}, {preset.model}, {clients} clients a round, {preset.rounds:,} rounds"
+    return f"{_paper(preset)}: {preset.on}, {preset.model}, {clients} clients per round, {preset.rounds:,} rounds"
 
 
 def _prefix(group: Sequence[Preset]) -> str:
-    """What the names of a group have in common, up to a whole word."""
+    """The common prefix of the names of a group, up to a whole word."""
     first, last = min(preset.name for preset in group), max(preset.name for preset in group)
     same = next(
         (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first)
@@ -148,7 +152,7 @@ def _paper(preset: Preset) -> str:
 
 
 def _paragraphs(name: str) -> list[str]:
-    """A paper's title, its source, its names, and what is known about its numbers, from its
-    module."""
+    """A paper's title, its source, its names, and notes about its numbers, from the docstring of
+    its module."""
     text = inspect.getdoc(import_module(f"fedflat.papers.presets.{name}")) or ""
     return [" ".join(paragraph.replace("``", "").split()) for paragraph in text.split("\n\n")]

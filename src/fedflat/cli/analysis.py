@@ -1,4 +1,4 @@
-"""``fedflat analyse`` and ``fedflat report``."""
+"""Analyses of runs, for ``fedflat analyse``."""
 
 from __future__ import annotations
 
@@ -26,36 +26,16 @@ from fedflat.experiments.results.tables import size
 from fedflat.experiments.run_folder.plugins_needed import changed
 from fedflat.flatness.budget import MEMORY, Cost
 from fedflat.kernels.allocator import keep_memory
-from fedflat.report.page import write_report
 
 PAUSE = 10.0
-"""Seconds between two plain lines of progress."""
+"""Seconds between two lines of progress where there is no terminal."""
 LARGE, KEPT = 5 * 10**8, 2**24
 """Bytes: curvature that takes more than the first gives tensors larger than the second back to the
 system."""
 
 
-def carry_out(args: Namespace) -> int:
-    """Analyse, or write the page."""
-    return _report(args) if args.command == "report" else _analyse(args)
-
-
-def _report(args: Namespace) -> int:
-    folders = [Path(folder) for folder in args.folders]
-    out = Path(args.out) if args.out else _beside(folders)
-    figures = None if args.figures is None else Path(args.figures)
-    missing = write_report(folders, out, figures=figures, formats=args.formats, target=args.target)
-    for sentence in missing:
-        _warn(sentence)
-    print(out)
-    return 0
-
-
-def _beside(folders: list[Path]) -> Path:
-    return (folders[0] if len(folders) == 1 else Path()) / "report.html"
-
-
-def _analyse(args: Namespace) -> int:
+def analyse(args: Namespace) -> int:
+    """Compute what the command names; print a line for each result."""
     keep_memory()
     runs = loaded_runs([Path(folder) for folder in args.folders], _warn)
     look = Scope(model=args.model, where=args.set, examples=args.examples, seed=args.seed)
@@ -68,8 +48,8 @@ def _analyse(args: Namespace) -> int:
     trouble = 0
     for title, job in jobs:
         try:
-            with _told(title, args.quiet) as tell:
-                found = job(tell)
+            with _progress(title, args.quiet) as on_progress:
+                found = job(on_progress)
         except FedflatError as error:
             _warn(f"fedflat: {title}: {error}")
             trouble = 2
@@ -85,7 +65,7 @@ def _warn(sentence: str) -> None:
 def _jobs(
     args: Namespace, runs: list[LoadedRun], look: Scope
 ) -> Iterator[tuple[str, Callable[[Tell], AnalysisResult]]]:
-    """What was asked for: a title, and what to do."""
+    """The analyses that the command names: a title and a function for each."""
     closely = CurvatureOptions(
         k=args.k,
         power=args.power,
@@ -97,7 +77,7 @@ def _jobs(
     )
     most = MEMORY if args.memory is None else args.memory
     for run in runs:
-        asked_of = {
+        wanted = {
             "curvature": args.curvature
             and partial(
                 see.analyse_curvature,
@@ -122,12 +102,10 @@ def _jobs(
             "styles": args.styles and partial(analyse_styles, run, look),
             "partition": partial(see.analyse_partition, run),
         }
-        yield from ((f"{run.folder}: {what}", job) for what, job in asked_of.items() if job)
+        yield from ((f"{run.folder}: {what}", job) for what, job in wanted.items() if job)
     if args.plane is not None and args.plane != ["clients"]:
         three = args.plane or [str(run.folder) for run in runs]
-        see.three_models(
-            three
-        )  # which refuses what cannot be drawn, before anything else is worked out
+        see.three_models(three)  # refuse what cannot be drawn before anything else is computed
         yield f"plane of {', '.join(three)}", partial(see.analyse_plane, three, look)
     if args.interpolate is not None:
         a, b = args.interpolate
@@ -135,47 +113,49 @@ def _jobs(
 
 
 def _warner(args: Namespace, run: LoadedRun, memory: int) -> Callable[[Cost], None]:
-    """Prints what curvature will cost, and prefers less memory to less time where it costs much."""
+    """A function that prints the cost of curvature, and prefers less memory to less time where it
+    is large."""
 
     def warn(cost: Cost) -> None:
         if cost.memory > LARGE:
             keep_memory(KEPT)
         if not args.quiet:
-            print(
+            _warn(
                 f"{run.folder}: curvature: about {size(cost.memory)} of memory beside program and data (limit "
                 f"{size(memory)}: --memory) and {duration(cost.seconds)}, for {cost.products:,.0f} products with "
-                f"the Hessian of {cost.parameters:,} parameters on {cost.examples:,} examples",
-                file=sys.stderr,
+                f"the Hessian of {cost.parameters:,} parameters on {cost.examples:,} examples"
             )
 
     return warn
 
 
 def _words(found: AnalysisResult) -> str:
-    """The result in a line."""
-    result, known = found.result, "" if found.fresh else " (known already)"
+    """The result in one line."""
+    result, known = found.result, "" if found.fresh else " (computed before)"
     if found.kind == "curvature":
         trace, subsample = result.get("trace", {}), result.get("subsample", {})
-        parts = [f"loss {_said(result.get('loss'), '.4f')}"]
+        parts = [f"loss {_number(result.get('loss'), '.4f')}"]
         if "examples" in result and "of" in result:
             parts[0] += f" on {result['examples']:,} of {result['of']:,} examples"
         if "lambda_1" in result:
             off = (
-                f" ± {_said(subsample['lambda_1_spread'], '.2g')}"
+                f" ± {_number(subsample['lambda_1_spread'], '.2g')}"
                 if "lambda_1_spread" in subsample
                 else ""
             )
-            parts.append(f"lambda_1 {_said(result['lambda_1'])}{off}")
+            parts.append(f"lambda_1 {_number(result['lambda_1'])}{off}")
         if "ratio" in result:
-            parts.append(f"lambda_1/lambda_5 {_said(result['ratio'], '.2f')}")
+            parts.append(f"lambda_1/lambda_5 {_number(result['ratio'], '.2f')}")
         if trace:
-            parts.append(f"trace {_said(trace.get('mean'))} ± {_said(trace.get('stderr'), '.2g')}")
+            parts.append(
+                f"trace {_number(trace.get('mean'))} ± {_number(trace.get('stderr'), '.2g')}"
+            )
         text = ", ".join(parts) + _explained(
             "lambda_1" in result and "lambda_1_spread" in subsample, bool(trace)
         )
     elif found.kind == "local_global":
-        own, abroad = (_said(result.get(name)) for name in ("local", "global"))
-        text = f"lambda_1 {own} on the clients' own data, {abroad} on everybody's"
+        own, abroad = (_number(result.get(name)) for name in ("local", "global"))
+        text = f"lambda_1 {own} on the clients' own data, {abroad} on everyone's data"
     elif found.kind == "corruptions":
         judged = found.headline
         values = [result.get(name) for name in ("clean", "mean")]
@@ -183,11 +163,11 @@ def _words(found: AnalysisResult) -> str:
         text = f"{judged.label} {clean} clean, {mean} over all corruptions ({result.get('source')})"
     elif found.kind == "recovery":
         distance, test, none = (
-            _said(result.get(name)) for name in ("distance", "test", "untrained")
+            _number(result.get(name)) for name in ("distance", "test", "untrained")
         )
         text = (
-            f"Fréchet distance {distance} of what client {result['client']} has recovered in {result['visits']} visits "
-            f"(test images: {test}, a generator that has learnt nothing: {none}; higher is safer), by "
+            f"Fréchet distance {distance} of the images that client {result['client']} recovered in "
+            f"{result['visits']} rounds (test images: {test}, untrained generator: {none}; higher is safer), features: "
             f"{result['features']}"
         )
     elif found.kind == "interpolate":
@@ -197,17 +177,19 @@ def _words(found: AnalysisResult) -> str:
     elif found.kind == "styles":
         clusters, apart = (
             len({one["cluster"] for one in result["clients"]}),
-            _said(result.get("silhouette"), ".2f"),
+            _number(result.get("silhouette"), ".2f"),
         )
         made = result.get("groups")
         whose = (
-            f"the run's own, groups={made}" if made else "by the silhouette: the run has made none"
+            f"the run's own, groups={made}"
+            if made
+            else "chosen by the silhouette, since the run has no groups"
         )
         text = (
             f"{len(result['clients'])} clients in {clusters} clusters ({whose}), silhouette {apart}"
         )
     elif found.kind == "partition":
-        text = f"{_said(result.get('clients'), ',')} clients"
+        text = f"{_number(result.get('clients'), ',')} clients"
     else:
         text = f"{len(result['x'])} x {len(result['y'])} points"
     return text + known
@@ -215,19 +197,20 @@ def _words(found: AnalysisResult) -> str:
 
 def _explained(top: bool, trace: bool) -> str:
     """What the numbers behind ± are."""
-    said = ["of lambda_1: standard deviation over disjoint parts of the examples"] if top else []
-    said += ["of the trace: standard error over random vectors"] if trace else []
-    return f" (± {'; '.join(said)})" if said else ""
+    parts = ["of lambda_1: standard deviation over disjoint parts of the examples"] if top else []
+    parts += ["of the trace: standard error over random vectors"] if trace else []
+    return f" (± {'; '.join(parts)})" if parts else ""
 
 
-def _said(number: float | None, config: str = ".4g") -> str:
-    """A number; one that is none is kept as null."""
+def _number(number: float | None, config: str = ".4g") -> str:
+    """A number as text; None stands for NaN."""
     return format(math.nan if number is None else number, config)
 
 
 @contextmanager
-def _told(title: str, quiet: bool) -> Iterator[Tell]:
-    """Whom to tell: a bar with the time left on a terminal, now and then a line elsewhere."""
+def _progress(title: str, quiet: bool) -> Iterator[Tell]:
+    """A progress callback: a bar with the remaining time on a terminal, occasional lines
+    elsewhere."""
     title = printable(title)
     console = Console(stderr=True, highlight=False)
     if quiet:
@@ -250,7 +233,7 @@ def _plain(console: Console, title: str) -> Tell:
         if now - last >= PAUSE and done:
             last = now
             left = (now - begun) * (total - done) / done
-            said = f"{title}: {what}, {100 * done / total:.0f} %, {left:.0f}s left"
-            console.print(said, markup=False, soft_wrap=True)
+            line = f"{title}: {what}, {100 * done / total:.0f} %, {left:.0f}s left"
+            console.print(line, markup=False, soft_wrap=True)
 
     return tell

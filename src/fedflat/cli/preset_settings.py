@@ -1,4 +1,5 @@
-"""``fedflat presets``, and what ``fedflat run --preset`` takes from one."""
+"""The settings that ``fedflat run`` takes from a preset, and the paper's number beside the
+result."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from fedflat.cli.preset_pages import explain, listing, overview, paper
+from fedflat.cli.preset_listing import paper
 from fedflat.errors import MOST_RUNS, SettingError, number
-from fedflat.papers.presets import PAPERS, Preset, find, matching
+from fedflat.papers.presets import Preset, find
 from fedflat.papers.presets.stretch import stretch, unfinished
 from fedflat.settings.groups import SETTINGS
 
@@ -17,22 +18,10 @@ if TYPE_CHECKING:
     from fedflat.experiments.results.results import Result
 
 
-def carry_out(args: Namespace) -> int:
-    """All papers in groups, one of them, the presets that have a word in their name, or the only
-    one in detail."""
-    if not args.word or args.word in PAPERS:
-        print(overview([args.word] if args.word else PAPERS))
-        return 0
-    found = matching(args.word)
-    exact = [preset for preset in found if args.word in (preset.name, preset.column)] or found
-    print(explain(exact[0]) if len(exact) == 1 else listing(found))
-    return 0
-
-
 def beside(
     preset: Preset, results: Sequence[Result], typed: Mapping[str, Any], stretched: bool
 ) -> str:
-    """This run's number and the paper's, and what was not as in the paper."""
+    """The number of this run and the paper's, and the settings that differ."""
     judged = results[0].headline
     if any(result.diverged for result in results):
         here = "X (diverged)"
@@ -53,40 +42,40 @@ def beside(
 
 
 def chosen(args: Namespace) -> Preset | None:
-    """The preset of a command, if it names one."""
+    """The preset that the command names, if any."""
     name = getattr(args, "preset", None)
     if name is None:
         return None
     preset = find(name)
     if args.method is not None:
         raise SettingError(
-            f"--preset {name} says the method already ({preset.method}), found {args.method!r} too. Leave out one "
-            "of the two; other options may stand beside --preset."
+            f"--preset {name} has a method already ({preset.method}), found {args.method!r} too. Remove one of them. "
+            "Other options can be combined with --preset."
         )
     return preset
 
 
 def seeds_of(args: Namespace, preset: Preset | None) -> Sequence[int]:
-    """The seeds of a command: those typed, or the preset's own."""
+    """The seeds that the command names, or those of the preset."""
     own = preset.seeds if preset else ()
     if args.seeds is None:
         return [args.seed if args.seed is not None else own[0] if own else 0]
     number("run", "seeds", args.seeds, low=1, high=MOST_RUNS, whole=True)
     if own and args.seeds > len(own):
         raise SettingError(
-            f"--seeds {args.seeds}: the preset has the {len(own)} seeds of its authors, {', '.join(map(str, own))}. "
-            f"Ask for at most {len(own)}, or for any one with --seed."
+            f"--seeds {args.seeds}: the preset has {len(own)} seeds, those of the authors: {', '.join(map(str, own))}. "
+            f"Use at most {len(own)}, or any single one with --seed."
         )
     return own[: args.seeds] if own else range(args.seeds)
 
 
 def settings_of(preset: Preset | None, typed: Mapping[str, Any], stretched: bool) -> dict[str, Any]:
-    """The settings of a run, and the method if a preset says it: what was typed in place of what
-    the preset says."""
+    """The settings of a run, and the method of the preset if there is one; typed settings replace
+    the preset's."""
     if preset is None:
         if stretched:
             raise SettingError(
-                "--stretch fits a preset to other rounds, and none was named. Add --preset NAME."
+                "--stretch scales the schedules of a preset, and there is none. Add --preset NAME."
             )
         return {
             one.name: one.about.typed for one in SETTINGS if one.about.typed is not None
@@ -99,11 +88,9 @@ def settings_of(preset: Preset | None, typed: Mapping[str, Any], stretched: bool
 
 
 def too_short(settings: Mapping[str, Any], preset: Preset | None) -> str:
-    """What a run leaves unfinished, as a sentence, or nothing."""
+    """The schedules that do not finish within the run, as a sentence; empty if all do."""
     late = unfinished(settings)
     if not late:
         return ""
     what = f"{', '.join(late)}: not finished after {settings['rounds']:,} rounds."
-    return what + (
-        " --stretch gives all that is counted in rounds its share of them." if preset else ""
-    )
+    return what + (" --stretch scales everything that is counted in rounds." if preset else "")

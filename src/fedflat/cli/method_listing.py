@@ -1,40 +1,44 @@
-"""``fedflat methods``: every method, its arguments, its paper, its cost."""
+"""What ``fedflat list methods`` prints: every method, its arguments, its paper, its cost."""
 
 from __future__ import annotations
 
 import inspect
-from argparse import Namespace
+from typing import TYPE_CHECKING
 
-from fedflat.composition.method import Method
 from fedflat.registry.specs import RegisteredName, find, parse, registered
 
+if TYPE_CHECKING:
+    from fedflat.composition.method import Method
+
 LEGEND = """
-down, up    vectors of the model's size sent to and from each client in a round; FedAvg's 1 and 1
-gradients   batch gradients for each local step; "+ pass": and one gradient over all the client's data
-server      vectors the server keeps besides the model (averages of models not counted)
-client      vectors each client keeps between its visits
+down, up    vectors of the model's size sent to and from each client per round; FedAvg: 1 and 1
+gradients   batch gradients per local step; "+ pass": and one gradient over all data of the client
+server      vectors that the server keeps besides the model (without model averages)
+client      vectors that each client keeps between rounds
 
-`fedflat methods NAME` tells more. '+' sorts pieces into the papers' order, chain(a, b) keeps yours."""
-
-
-def carry_out(args: Namespace) -> int:
-    """List all of them, or explain one."""
-    print(_explain(args.name) if args.name else _listing())
-    return 0
+`fedflat list methods NAME` describes one. '+' sorts pieces into the papers' order, chain(a, b) keeps yours."""
 
 
-def _listing() -> str:
+def listing() -> str:
+    """All methods, then all pieces that can be added to one."""
     entries = [entry for entry in registered("method") if entry.name != "chain"]
     whole = [entry for entry in entries if _is_whole(entry)]
     rest = [entry for entry in entries if not _is_whole(entry)]
     head = f"{'METHODS':<18}down  up  gradients  server  client"
     return "\n".join(
-        [head, *map(_line, whole), "", "PIECES to add with '+'", *map(_line, rest), LEGEND]
+        [
+            head,
+            *map(_line, whole),
+            "",
+            "PIECES that can be added with '+'",
+            *map(_line, rest),
+            LEGEND,
+        ]
     )
 
 
 def _is_whole(entry: RegisteredName) -> bool:
-    """Whether it is a method of its own: those have a module of their own, or are recipes."""
+    """Whether it is a complete method: those have their own module, or are recipes."""
     return not entry.make.__module__.endswith("methods.pieces") and entry.name != "fsa"
 
 
@@ -45,21 +49,12 @@ def _line(entry: RegisteredName) -> str:
 
 
 def _numbers(entry: RegisteredName) -> str:
-    if _asks(entry):
+    if entry.required:
         return ""
     price = entry.make().cost
     full = " + pass" if price.full_gradients else ""
     gradients = f"{price.gradients}{full}{' twice' if price.local_trainings > 1 else ''}"
     return f"{price.down:>4}{price.up:>4}  {gradients:<9}  {price.server_state:>6}  {price.client_state:>6}"
-
-
-def _asks(entry: RegisteredName) -> bool:
-    """Whether it has an argument that must be given, so that nothing can be said of it without."""
-    return any(
-        p.default is p.empty
-        for p in entry.signature.parameters.values()
-        if p.kind is not p.VAR_POSITIONAL
-    )
 
 
 def _argument(parameter: inspect.Parameter) -> str:
@@ -70,14 +65,15 @@ def _argument(parameter: inspect.Parameter) -> str:
     )
 
 
-def _explain(text: str) -> str:
+def explain(text: str) -> str:
+    """One method with its documentation and its cost, or a combination with its pieces in order."""
     if not text.isidentifier():
         method = parse(text, "method")
         return "\n".join([repr(method), "", method.stack(), *_price(method)])
     entry = find(text, "method")
     signature = entry.signature.replace(return_annotation=inspect.Signature.empty)
     lines = [f"{entry.name}{signature}", "", inspect.getdoc(entry.make) or ""]
-    if not _asks(entry):
+    if not entry.required:
         method = parse(text, "method")
         lines += ["", method.stack(), *_price(method)]
     return "\n".join(lines)
@@ -88,8 +84,8 @@ def _price(method: Method) -> list[str]:
     times = {1: "once", 2: "twice"}.get(price.local_trainings, f"{price.local_trainings} times")
     least = "" if price.stated else "at least: "
     return [
-        f"{least}each client, each round: {price.down} vectors down, {price.up} up; local work {times}, "
-        f"{price.gradients} gradients a step and {price.full_gradients} over all its data",
-        f"kept: {price.server_state} vectors at the server, {price.client_state} at each client; clients weigh "
+        f"{least}per client and round: {price.down} vectors down, {price.up} up; local training {times}, with "
+        f"{price.gradients} gradients per step and {price.full_gradients} over all data of the client",
+        f"state: {price.server_state} vectors at the server, {price.client_state} at each client; weighting: "
         f"{method.weighting or 'sized'}",
     ]

@@ -1,4 +1,4 @@
-"""``fedflat run``, ``compare`` and ``resume``."""
+"""Training, for ``fedflat run``, ``compare`` and ``resume``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shlex import quote
 from shutil import get_terminal_size
 from typing import Any
 
-from fedflat.cli.presets import beside, chosen, seeds_of, settings_of, too_short
+from fedflat.cli.preset_settings import beside, chosen, seeds_of, settings_of, too_short
 from fedflat.data.cache import opened_once
 from fedflat.errors import RunError, SettingError, printable_lines
 from fedflat.execution.profiling.profiled import Wanted
@@ -34,28 +34,9 @@ from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.tasks.headline import Headline, common_target
 
 
-def carry_out(args: Namespace) -> int:
-    """Run what was asked for, then print its table on standard output."""
-    pause = args.checkpoint_every
-    if args.command == "resume":
-        folder = Path(args.folder)
-        target = common_target(args.target, _judged(folder))
-
-        def go_on(reporter: Reporter) -> list[Result]:
-            wishes: dict[str, Any] = {
-                "watch": args.watch,
-                "track": args.track,
-                "profile": _profile(args, reporter),
-            }
-            return resume(
-                folder, reporter=reporter, checkpoint_every=pause, until=args.until, **wishes
-            )
-
-        if target is not None and not is_run(folder):
-            write_target(folder, target)
-        results = _stoppable(args, folder, go_on)
-    else:
-        folder, results = _begin(args)
+def train_new(args: Namespace, methods: list[str]) -> int:
+    """Run the methods of a command, then print the table of their results."""
+    folder, results = _begin(args, methods)
     _conclude(results, args, folder)
     preset = chosen(args)
     if preset and not args.quiet:
@@ -63,11 +44,36 @@ def carry_out(args: Namespace) -> int:
     return 0
 
 
+def train_on(args: Namespace) -> int:
+    """Continue the run or the study in a folder, then print the table of its results."""
+    folder = Path(args.folder)
+    target = common_target(args.target, _judged(folder))
+
+    def work(reporter: Reporter) -> list[Result]:
+        wishes: dict[str, Any] = {
+            "record": args.record,
+            "logger": args.logger,
+            "profile": _profile(args, reporter),
+        }
+        return resume(
+            folder,
+            reporter=reporter,
+            checkpoint_every=args.checkpoint_every,
+            until=args.until,
+            **wishes,
+        )
+
+    if target is not None and not is_run(folder):
+        write_target(folder, target)
+    _conclude(_stoppable(args, folder, work), args, folder)
+    return 0
+
+
 @opened_once()
-def _begin(args: Namespace) -> tuple[Path, list[Result]]:
+def _begin(args: Namespace, methods: list[str]) -> tuple[Path, list[Result]]:
     preset = chosen(args)
     settings = settings_of(preset, _settings(args), getattr(args, "stretch", False))
-    methods = args.methods if args.command == "compare" else [settings.pop("method", args.method)]
+    methods = [settings.pop("method")] if preset else methods
     each = experiments(methods, settings.pop("on"), seeds_of(args, preset), **settings)
     target = common_target(args.target, (exp.headline for exp in each))
     config = ExecutionConfig(**{one.name: getattr(args, one.name) for one in MACHINE})
@@ -75,7 +81,7 @@ def _begin(args: Namespace) -> tuple[Path, list[Result]]:
     short = [too_short(settings | {"method": method}, preset) for method in methods]
 
     def work(reporter: Reporter) -> list[Result]:
-        for line in [*_preface(each, folder), *(f"  {said}" for said in short if said)]:
+        for line in [*_preface(each, folder), *(f"  {sentence}" for sentence in short if sentence)]:
             reporter.note(line)
         wishes: dict[str, Any] = {
             "checkpoint_every": args.checkpoint_every,
@@ -89,10 +95,10 @@ def _begin(args: Namespace) -> tuple[Path, list[Result]]:
 
 
 def _judged(folder: Path) -> list[Headline]:
-    """What the runs in a folder are judged by."""
+    """The headline scores of the runs in a folder."""
     try:
         return [headline_of(read_facts(run)) for run in runs_in(folder)]
-    except RunError:  # which whoever resumes them will say
+    except RunError:  # which `resume` reports
         return []
 
 
@@ -101,7 +107,7 @@ def _profile(args: Namespace, reporter: Reporter) -> Wanted:
 
 
 def _settings(args: Namespace) -> dict[str, Any]:
-    """The settings that were typed; `experiment` knows what the others are."""
+    """The settings that were given; the others have the defaults of `experiment`."""
     names = (one.name for one in SETTINGS if one.name != "seed")
     settings = {name: getattr(args, name) for name in names if hasattr(args, name)}
     return settings | _replay(args.replay)
@@ -119,22 +125,22 @@ def _replay(path: str | None) -> dict[str, Any]:
         return {"cohorts": saved["cohorts"], "orders": orders}
     except (OSError, ValueError, KeyError, AttributeError, TypeError, Damaged) as error:
         raise SettingError(
-            f"--replay {path}: cannot be read ({error}). It must be JSON like "
-            '{"cohorts": [[0, 3], ...], "orders": [{"0": [[1, 2], [0]], "3": ...}, ...]}; "orders" may be left out.'
+            f"--replay {path}: cannot be read ({error}). It must be JSON such as "
+            '{"cohorts": [[0, 3], ...], "orders": [{"0": [[1, 2], [0]], "3": ...}, ...]}; "orders" is optional.'
         ) from None
 
 
 def _preface(each: list[Experiment], folder: Path) -> list[str]:
-    """What is about to happen, with the stack as it was sorted."""
+    """What will be run, with the pieces of each method in their order."""
     stacks = {f"  {exp.method}": f"    {exp.method.stack()}" for exp in each}
     return [
-        f"on {each[0].on}, model {each[0].model}, into {folder}",
+        f"data {each[0].on}, model {each[0].model}, run folder {folder}",
         *chain.from_iterable(stacks.items()),
     ]
 
 
 def _stoppable(args: Namespace, folder: Path, work: Any) -> list[Result]:
-    """Do the work with progress; after Ctrl-C say how to go on."""
+    """Do the work with progress; after Ctrl-C print how to continue."""
     before = _checkpoints(folder)
     try:
         with reporter_for(quiet=args.quiet) as reporter:
@@ -152,7 +158,7 @@ def _stoppable(args: Namespace, folder: Path, work: Any) -> list[Result]:
                 if found
                 else "No checkpoint"
             )
-            print(f"{what} was written. Go on with: {again}", file=sys.stderr)
+            print(f"{what} was written. Continue with: {again}", file=sys.stderr)
         raise
 
 
@@ -178,16 +184,16 @@ def _conclude(results: list[Result], args: Namespace, folder: Path) -> None:
     if not args.quiet:
         spent = sum(r.ledger.seconds for r in results)
         sent = sum(r.ledger.sent for r in results)
-        print(f"\n{duration(spent)}, {size(sent)} sent; everything is in {folder}", file=sys.stderr)
+        print(f"\n{duration(spent)}, {size(sent)} sent. Results are in {folder}", file=sys.stderr)
     if study:
         page = folder / "report.html"
         write_report([folder], page)
         if not args.quiet:
-            print(f"{page} shows it in a browser", file=sys.stderr)
+            print(f"Report: {page}", file=sys.stderr)
 
 
 def fresh_folder(methods: list[str]) -> Path:
-    """A folder in runs/ that is not there yet."""
+    """A new folder in runs/."""
     word = re.sub(r"\W+", "-", methods[0].partition("(")[0].partition("+")[0].strip()) or "run"
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{word}{'-and-others' if len(methods) > 1 else ''}"
     place, extra = Path("runs") / name, 1

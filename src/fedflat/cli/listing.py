@@ -1,0 +1,154 @@
+"""What ``fedflat list`` prints: the kinds of names, all names of a kind, or one in detail."""
+
+from __future__ import annotations
+
+import inspect
+from inspect import Parameter
+
+from fedflat.cli import method_listing, preset_listing
+from fedflat.cli.options import ALPHAS
+from fedflat.cli.parser import builtin, from_plugins
+from fedflat.errors import SpellingError, nearest
+from fedflat.papers.presets import every
+from fedflat.registry.specs import KINDS, RegisteredName, find, name_of, parse, registered, spell
+
+WIDE = 60
+"""Calls that are longer are not aligned."""
+WRITABLE = (int, float, str, list, tuple)
+USE = {
+    "methods": 'fedflat run "feddyn(alpha=0.01) + sam(rho=0.05)"',
+    "models": '--model "mlp(hidden=[64, 64])"; in Python also any nn.Module',
+    "datasets": '--on "digits(lda(0.1), clients=50)"',
+    "partitions": 'inside a data set: --on "digits(lda(0.1), clients=50)"',
+    "tasks": '--task "segmentation(ignore=255)"; each data set has a default',
+    "topologies": '--topology "chains(groups=20)"',
+    "groupings": 'inside a topology: --topology "chains(random(d_min=200, k_max=5))"',
+    "growths": 'inside a method: "fedseq2par(growth=linear(0.5))"',
+    "describers": "inside a grouping: greedy(psi=classifier_weights(epochs=2))",
+    "initializers": '--init "pretrained(mnist(), rounds=5)"',
+    "schedules": 'in place of a number: --lr "decay(0.1, 0.998)" or "fedsam(rho=warmup(0.01, 0.1, 50))"',
+    "clocks": '--clock "devices(speed=lognormal(100, 0.5), deadline=60)"',
+    "availability": 'inside a clock: --clock "devices(present=on_off(on=600, off=60))"',
+    "distributions": 'in place of a number in a clock: --clock "devices(up=uniform(1e5, 1e6))"',
+    "attacks": '--attack "label_flip(L_S=0.3, L=0.5, pairs=[[0, 2]])"',
+    "executors": '--executor stacked, or --executor "workers(workers=4)"',
+    "metrics": '--record "drift, norms"; --record all',
+    "loggers": '--logger "tensorboard, wandb"',
+    "commands": "fedflat COMMAND --help",
+    "presets": "fedflat run --preset NAME",
+}
+"""How an item of each kind is used."""
+
+
+def kinds() -> str:
+    """All kinds, with the number of their items and an example."""
+    lines = [f"{kind:<15}{_count(kind):>5}  {use}" for kind, use in USE.items()]
+    return "\n".join(
+        [*lines, "", "`fedflat list KIND` lists the items, `fedflat list KIND NAME` describes one."]
+    )
+
+
+def _count(kind: str) -> int:
+    if kind == "presets":
+        return len(list(every()))
+    return len(_commands()) if kind == "commands" else len(_entries(kind))
+
+
+def listing(kind: str) -> str:
+    """All items of a kind."""
+    if kind in _LISTINGS:
+        return _LISTINGS[kind]()
+    entries = _entries(kind)
+    calls = [_call(entry) for entry in entries]
+    width = max((len(call) for call in calls if len(call) < WIDE), default=0)
+    lines = [
+        f"{call:<{width}}  {_plain(entry.summary)}"
+        for call, entry in zip(calls, entries, strict=True)
+    ]
+    return "\n".join([*lines, "", f"Use: {USE[kind]}", *([ALPHAS] if kind == "partitions" else [])])
+
+
+def describe(kind: str, name: str) -> str:
+    """One item of a kind; of methods also a combination, of presets all that have a word in their
+    names."""
+    if kind in _DETAILS:
+        return _DETAILS[kind](name)
+    one = _kind(kind)
+    bare = name.strip().replace("-", "_")
+    made = None if bare.isidentifier() else parse(name, one)
+    entry = find(bare if made is None else name_of(type(made)), one)
+    parts = [_call(entry) if made is None else repr(made), "", inspect.getdoc(entry.make) or ""]
+    return "\n".join([*parts, "", f"Use: {USE[kind]}"])
+
+
+def datasets() -> str:
+    """All data sets: what they are, and where their files are or how to get them."""
+    from fedflat.data.files import fetch
+
+    found = fetch.listing()
+    width = 2 + max(len(info.name) for info in found)
+    return "\n".join(
+        f"{info.name:<{width}}{info.summary}\n{'':{width}}{info.where or info.advice}"
+        for info in found
+    )
+
+
+def _commands() -> dict[str, str]:
+    """The help of each command, those of plugins too."""
+    own = {name: str(verb.HELP) for name, verb in builtin().items()}
+    return own | {name: summary for name, (summary, _) in from_plugins().items()}
+
+
+def _list_commands() -> str:
+    found = _commands()
+    width = 2 + max(map(len, found))
+    return "\n".join(f"{name:<{width}}{help}" for name, help in found.items())
+
+
+def _describe_command(name: str) -> str:
+    found = _commands()
+    if name not in found:
+        raise SpellingError(
+            f"unknown command {name!r}.{nearest(name, found)} Known: {', '.join(found)}."
+        )
+    return f"{name}: {found[name]}\n\nSee `fedflat {name} --help`."
+
+
+_LISTINGS = {
+    "methods": method_listing.listing,
+    "presets": preset_listing.overview,
+    "datasets": datasets,
+    "commands": _list_commands,
+}
+_DETAILS = {
+    "methods": method_listing.explain,
+    "presets": preset_listing.describe,
+    "commands": _describe_command,
+}
+
+
+def _kind(name: str) -> str:
+    """The kind that ``fedflat list`` calls so."""
+    return next(kind for kind, called in KINDS.items() if called == name)
+
+
+def _entries(name: str) -> list[RegisteredName]:
+    return list(registered(_kind(name)))
+
+
+def _plain(text: str) -> str:
+    return text.replace("``", "")
+
+
+def _call(entry: RegisteredName) -> str:
+    return f"{entry.name}({', '.join(map(_argument, entry.signature.parameters.values()))})"
+
+
+def _argument(parameter: Parameter) -> str:
+    """The name, with the default if that can be written."""
+    default = parameter.default
+    if default is Parameter.empty:
+        return (
+            f"*{parameter.name}" if parameter.kind is Parameter.VAR_POSITIONAL else parameter.name
+        )
+    return f"{parameter.name}={spell(default) if isinstance(default, WRITABLE) else '...'}"

@@ -1,0 +1,27 @@
+"""``fedflat compare``: several methods with the same clients, batches and seeds."""
+
+from __future__ import annotations
+
+import argparse
+
+from fedflat.cli.options import Options, experiment_options
+
+HELP = "run several methods and print a table of their results"
+LOADS = ("fedflat.cli.training",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The methods and the settings."""
+    parser.description = (
+        "Run several methods with the same clients, batches and seeds, and print a table."
+    )
+    parser.usage = "%(prog)s METHOD [METHOD ...] [options]"
+    parser.add_argument("methods", metavar="METHOD", nargs="+", help="methods to compare")
+    experiment_options(Options(parser))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train all of them, then print the table of results."""
+    from fedflat.cli.training import train_new
+
+    return train_new(args, args.methods)

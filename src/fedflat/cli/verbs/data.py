@@ -1,0 +1,66 @@
+"""``fedflat data list | get | show``: data sets and their partitions."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from fedflat.cli.options import ALPHAS, Options, data_dir_option, quiet_option
+from fedflat.cli.values import whole
+from fedflat.settings.groups import DESCRIBING, MACHINE
+
+HELP = "list, download and describe data sets"
+GROUPS = "settings for --groups, as in a run"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The three parts of the command."""
+    parts = parser.add_subparsers(dest="job", required=True, metavar="JOB")
+    listing = parts.add_parser(
+        "list", help="list all data sets and where they are; same as `fedflat list datasets`"
+    )
+    get = parts.add_parser("get", help="download a data set")
+    get.add_argument("name", metavar="NAME", help="data set, such as cifar10")
+    show = parts.add_parser(
+        "show", help="describe a data set and how its clients differ", epilog=ALPHAS
+    )
+    show.usage = "%(prog)s DATA [options]"
+    show.add_argument(
+        "on", metavar="DATA", help='data set and partition, such as "cifar10(lda(0), clients=100)"'
+    )
+    show.add_argument(
+        "--seed", type=whole, default=0, metavar="S", help="seed of the partition (default 0)"
+    )
+    show.add_argument(
+        "--groups",
+        metavar="GROUPING",
+        help="also print groups of clients: greedy(psi='labels'), or 5",
+    )
+    where = [one for one in MACHINE if one.name in ("executor", "workers", "threads", "device")]
+    Options(show, GROUPS).settings([*DESCRIBING, *where], GROUPS)
+    quiet_option(show)
+    for part in (listing, get, show):
+        data_dir_option(part)
+
+
+def run(args: argparse.Namespace) -> int:
+    """List, download or describe."""
+    if args.job == "list":
+        from fedflat.cli.listing import datasets
+
+        print(datasets())
+    elif args.job == "get":
+        from fedflat.data.files import fetch
+
+        folder = fetch.get(args.name, Path(args.data_dir) if args.data_dir else None, _say)
+        print(folder or f"{args.name} {fetch.origin(args.name)} and needs no files.")
+    else:
+        from fedflat.cli.groups import show_data
+
+        show_data(args)
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
