@@ -1,7 +1,7 @@
 """Which methods can stand together: every base method with every addition, tried on a small
 problem.
 
-`matrix` gives the table as Markdown; ``python tests/combinations.py`` prints it.
+`matrix` returns the table of docs/combinations.md; ``python tests/combinations.py`` prints it.
 """
 
 from __future__ import annotations

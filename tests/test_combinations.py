@@ -4,6 +4,7 @@ says why not."""
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from fedflat.errors import SettingError
 from fedflat.methods.pieces import man
 from fedflat.registry.specs import registered
 
+PAGE = Path(__file__).parents[1] / "docs" / "combinations.md"
 PROBES = ["", "sam", "asam", "fsa"]
 AVERAGES = ["", "swa", "wima"]
 
@@ -143,9 +145,11 @@ def test_the_combinations_of_the_papers(name: str) -> None:
 
 
 def test_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That they train is tried above."""
+    """docs/combinations.md holds the table. That the combinations train is tested above."""
     monkeypatch.setattr(combinations, "trains", lambda method: True)
-    head, rule, *rows = matrix().splitlines()
+    table = matrix()
+    assert table in PAGE.read_text(encoding="utf-8")
+    head, rule, *rows = table.splitlines()
     columns = len(ADDED) + 1
     assert all(line.count("|") == columns + 1 for line in (head, rule, *rows))
     found = {

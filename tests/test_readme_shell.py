@@ -1,5 +1,5 @@
-"""The README's shell blocks, in small: every command is one that can be typed, and those that run
-here end well.
+"""The shell blocks of the README, docs/cli.md and docs/flatness.md: all commands parse, and they run
+on a small scale.
 
 Small means: two rounds of two clients, one epoch, one seed, few examples, points and probes, and
 CIFAR-10 from miniature files in its true format. All run one after the other in one folder, in a
@@ -23,7 +23,9 @@ from data.miniature import write_cifar_files
 from fedflat.cli.parser import build
 from fedflat.data.files.png import png
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "docs" / "cli.md", ROOT / "docs" / "flatness.md"]
 FEWER = {
     "--rounds": "2",
     "--clients-per-round": "2",
@@ -39,7 +41,7 @@ ALSO = {
     "run": ["--threads", "1"],
     "compare": ["--threads", "1"],
 }
-ONLY_READ = [["dashboard"], ["data", "get"], ["reproduce", "toy"], ["reproduce", "fedgloss/table3"]]
+ONLY_READ = [["dashboard"], ["data", "get"], ["reproduce", "toy"]]
 DRIVER = """
 import glob, json, sys
 from fedflat.cli import main
@@ -52,10 +54,18 @@ for words in json.load(sys.stdin):
 
 
 def commands() -> list[list[str]]:
-    """The words of every command, in the README's order; comments left out, lines joined."""
-    blocks = re.findall(r"```sh\n(.*?)```", README.read_text(), re.DOTALL)
+    """The words of every command, in the order of the pages; comments left out, lines joined."""
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     return [shlex.split(line, comments=True) for line in lines]
+
+
+def write_plugin(folder: Path) -> None:
+    """The README's own method, as the file that its first line names."""
+    text = README.read_text(encoding="utf-8")
+    [(name, code)] = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.DOTALL)
+    (folder / name).write_text(code)
 
 
 def small(words: list[str]) -> list[str]:
@@ -73,7 +83,7 @@ def test_every_command_can_be_typed() -> None:
 
 
 def test_make_run_is_the_first_of_them() -> None:
-    makefile = (README.parent / "Makefile").read_text().replace("\\\n", " ")
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
     typed = re.search(r"\$\(BIN\)/(fedflat compare .*)", makefile)
     assert typed is not None
     assert shlex.split(typed[1]) == next(
@@ -87,6 +97,7 @@ def test_they_run(tmp_path: Path) -> None:
     run = [words for words in typed if not any(words[: len(read)] == read for read in ONLY_READ)]
     assert len(run) == len(typed) - len(ONLY_READ)
     (tmp_path / "here" / "photos").mkdir(parents=True)
+    write_plugin(tmp_path / "here")
     (tmp_path / "here" / "photos" / "street.png").write_bytes(
         png(np.full((48, 96, 3), 90, np.uint8))
     )
@@ -105,3 +116,4 @@ def test_they_run(tmp_path: Path) -> None:
     assert (here / "runs/three/report.html").exists()
     assert list((here / "figures").glob("*.pdf"))
     assert (here / "masks/street.mask.png").exists()
+    assert (here / "runs/smooth/run.json").exists()

@@ -56,7 +56,7 @@ except ff.SettingError as error:
 
 def readme() -> str:
     """The README's example in small."""
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    block = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
     small = re.sub(r"rounds=\d+", "rounds=2", re.sub(r"seeds=\d+", "seeds=2", block))
     assert small != block
     return small + 'print("READY", result.status)\n'
