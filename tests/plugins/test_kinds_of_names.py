@@ -47,7 +47,7 @@ class Largest(ff.Metric):
     def cost(self, ready):
         return "nothing"
 
-    def see(self, s, new):
+    def on_round_end(self, s, new):
         return {self.key: new.model.params.abs().topk(self.top).values.tolist()}
 
 @ff.register("logger", "lines")

@@ -240,13 +240,13 @@ class Clumsy(Metric):
         if where == self.where and s.round in (1, 2):
             raise ZeroDivisionError("it stumbled")
 
-    def hear(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
+    def on_reply(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
         self._look(s, "hear")
 
-    def folded(self, s: RoundView, replies: Replies) -> None:
+    def on_aggregate(self, s: RoundView, replies: Replies) -> None:
         self._look(s, "folded")
 
-    def see(self, s: RoundView, new: StepResult) -> dict[str, Any]:
+    def on_round_end(self, s: RoundView, new: StepResult) -> dict[str, Any]:
         self._look(s, "see")
         return {self.key: 1.0}
 

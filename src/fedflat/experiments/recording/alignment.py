@@ -39,18 +39,18 @@ class Alignment(Metric):
         one = size(prepared.info.layout.dim * prepared.learner.dtype.itemsize)
         return f"one product of two vectors a round, and one more vector ({one}) in memory and in checkpoints"
 
-    def folded(self, s: RoundView, replies: Replies) -> None:
+    def on_aggregate(self, s: RoundView, replies: Replies) -> None:
         """Keep the pseudo-gradient; a later exchange of the round replaces it."""
-        s.memo[self.key] = replies.delta
+        s.scratch[self.key] = replies.delta
 
-    def see(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
         """The cosine, if the round before was recorded too."""
-        last, this = s.notes, s.memo.get(self.key)
+        last, this = s.state, s.scratch.get(self.key)
         if this is None:
             return {}
         known = self.key in last and int(last["round"]) == s.round - 1
         seen = (
             {self.key: float(unit(last[self.key].double()) @ unit(this.double()))} if known else {}
         )
-        s.notes |= {self.key: this.clone(), "round": torch.tensor(s.round)}
+        s.state |= {self.key: this.clone(), "round": torch.tensor(s.round)}
         return seen

@@ -50,7 +50,7 @@ class Classes(Metric):
                 f"and the model's output has the shape {tuple(output.shape)}. Remove it from --record."
             )
 
-    def see(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
         """The accuracies, if the round is evaluated."""
         if not s.due:
             return {}

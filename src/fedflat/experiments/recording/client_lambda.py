@@ -57,19 +57,19 @@ class ClientLambda(Metric):
             "client of the round, each as costly as two gradients"
         )
 
-    def hear(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
+    def on_reply(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
         """Measure at once: models are not kept."""
         if not s.due:
             return
         for one in reply if isinstance(reply, ReplyBatch) else (reply,):
             assert one.client_params is not None
-            s.memo.setdefault(self.key, {})[str(one.client)] = eigenvalue(
+            s.scratch.setdefault(self.key, {})[str(one.client)] = eigenvalue(
                 s.prepared, one.client, one.client_params, self.k
             )
 
-    def see(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
         """What was measured."""
-        return {self.key: s.memo[self.key]} if self.key in s.memo else {}
+        return {self.key: s.scratch[self.key]} if self.key in s.scratch else {}
 
 
 def _subscript(number: int) -> str:

@@ -48,6 +48,6 @@ class DeltaEps(Metric):
             else "nothing, the method does not measure it"
         )
 
-    def see(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
         """The value that the method wrote."""
         return {self.key: new.metrics[NOTE]} if NOTE in new.metrics else {}

@@ -40,15 +40,19 @@ class Drift(Metric):
         """The one that measures."""
         return (EpochEnds(inside=not _by_steps(local)),)
 
-    def hear(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
+    def on_reply(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
         """Collect what it measured."""
-        s.memo.setdefault(self.key, []).append(
+        s.scratch.setdefault(self.key, []).append(
             torch.as_tensor(reply.metrics[DRIFT], dtype=torch.float64).reshape(-1)
         )
 
-    def see(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
         """The mean over all replies."""
-        return {self.key: float(torch.cat(s.memo[self.key]).mean())} if self.key in s.memo else {}
+        return (
+            {self.key: float(torch.cat(s.scratch[self.key]).mean())}
+            if self.key in s.scratch
+            else {}
+        )
 
 
 def _by_steps(local: LocalTraining) -> bool:

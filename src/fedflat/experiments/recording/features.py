@@ -40,7 +40,7 @@ class Features(Metric):
         """A forward pass."""
         return "one forward pass over the data of the round's clients every evaluation"
 
-    def see(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
         """The means, if the round is evaluated."""
         if not s.due:
             return {}

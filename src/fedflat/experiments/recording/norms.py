@@ -25,6 +25,6 @@ class Norms(Metric):
         """Next to nothing."""
         return "one norm a round"
 
-    def see(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
         """The norm."""
         return {self.key: float(torch.linalg.vector_norm(new.model.params.double()))}

@@ -33,11 +33,11 @@ class RoundView(RoundCallback):
     prepared: PreparedRun
     round: int
     cohort: list[int]
-    notes: AverageState
+    state: AverageState
     """What metrics keep from round to round. Replace tensors, never change them in place."""
     due: bool
     """Whether the round is evaluated: expensive metrics are measured only then."""
-    memo: dict[str, Any] = field(default_factory=dict)
+    scratch: dict[str, Any] = field(default_factory=dict)
     """What metrics keep within this round."""
     seconds: float = 0.0
     """Time spent on metrics during the round."""
@@ -50,21 +50,21 @@ class RoundView(RoundCallback):
         if broadcast.instruction.trains:
             for metric in self.metrics:
                 with self._aside(metric):
-                    metric.hear(self, broadcast, reply)
+                    metric.on_reply(self, broadcast, reply)
 
     def on_aggregate(self, replies: Replies) -> None:
         """Pass on the end of an exchange."""
         if replies.broadcast.commit and replies.broadcast.instruction.trains:
             for metric in self.metrics:
                 with self._aside(metric):
-                    metric.folded(self, replies)
+                    metric.on_aggregate(self, replies)
 
     def on_round_end(self, new: StepResult) -> Seen:
         """The values recorded in this round, after the server step."""
         seen: Seen = {}
         for metric in self.metrics:
             with self._aside(metric):
-                seen |= metric.see(self, new)
+                seen |= metric.on_round_end(self, new)
         return {"round": self.round + 1, **seen} if seen else {}
 
     @contextmanager
@@ -131,13 +131,13 @@ class Metric(TextSpec, ABC):
         """Client pieces that measure and change nothing."""
         return ()
 
-    def hear(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
+    def on_reply(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
         """Called with each training reply that counts, of one client or of several."""
 
-    def folded(self, s: RoundView, replies: Replies) -> None:
+    def on_aggregate(self, s: RoundView, replies: Replies) -> None:
         """Called at the end of each training exchange that counts."""
 
-    def see(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
         """The values to write after the server step."""
         return {}
 
