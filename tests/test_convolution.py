@@ -18,7 +18,7 @@ import fedflat as ff
 from fedflat.client.learner import Learner
 from fedflat.data.batch import Batch
 from fedflat.kernels.convolution import convolving
-from fedflat.kernels.winograd import TilePlan, planned, transform_for
+from fedflat.kernels.winograd import TilePlan, plan_tiles, transform_for
 
 ONE, NONE = (1, 1), (0, 0)
 KINDS = ("auto", "direct", "quick")
@@ -109,7 +109,7 @@ def test_outputs_that_do_not_fill_the_last_tiles(
         for width in range(tiles[1] + 1, 2 * tiles[1] + 1):
             plan = TilePlan(height, width, (tiles[0], kernel[0]), (tiles[1], kernel[1]))
             monkeypatch.setattr(
-                "fedflat.kernels.convolution.planned", lambda *_, found=plan, **__: found
+                "fedflat.kernels.convolution.plan_tiles", lambda *_, found=plan, **__: found
             )
             x = drawn(2, 2, height + kernel[0] - 1, width + kernel[1] - 1)
             for found, wanted in zip(
@@ -197,7 +197,7 @@ def test_a_single_image_is_left_to_torch() -> None:
     ],
 )
 def test_where_plain_sums_are_quicker(image: tuple[int, ...], kernel: tuple[int, ...]) -> None:
-    assert planned(image, kernel) is None
+    assert plan_tiles(image, kernel) is None
 
 
 def batch_of(shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> Batch:

@@ -49,7 +49,7 @@ def test_where_no_limit_is_said_there_is_one() -> None:
         ("partition", "from_file(5)", "the path of a JSON file is needed, in quotes, found 5"),
         ("method", "FedSAM(rho=0.1)", "Did you mean 'fedsam'?"),
         ("method", "-" * 9000 + "1", "nested too deeply"),
-        ("method", "fedavg" * 2000, "at most 10000 letters"),
+        ("method", "fedavg" * 2000, "at most 10000 characters"),
     ],
 )
 def test_texts_out_of_range(kind: str, text: str, message: str) -> None:

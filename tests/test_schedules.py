@@ -64,7 +64,7 @@ def test_a_schedule_prints_compares_pickles_and_stays_between_its_values(
     assert repr(again) == repr(schedule)
     assert pickle.loads(pickle.dumps(schedule)) == schedule
     assert at(schedule, t) == schedule(t)
-    low, high = min(schedule.values_met), max(schedule.values_met)
+    low, high = min(schedule.bounds), max(schedule.bounds)
     falls = isinstance(schedule, decay)
     assert (0 if falls else low) - 1e-9 <= schedule(t) <= high + 1e-9
 

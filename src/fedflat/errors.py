@@ -1,11 +1,13 @@
-"""What can go wrong, as a tree. Every message says what was wrong, what was found, and what to do.
+"""The exceptions of fedflat and checks of arguments.
 
-FedflatError
-├── SpellingError     a text that does not name a method, a data set, a model ...
-├── SettingError      a number out of range, or pieces that cannot stand together
-├── DataError         a file that is missing, damaged or not what it claims to be
-├── RunError          a run folder that is taken, of another version, damaged or full
-└── NotFinite         a client's reply, or the server's model, is NaN or infinite
+Every message says what was wrong, what was found, and what to do.
+
+    FedflatError
+    ├── SpellingError     a text that does not name a method, a data set, a model ...
+    ├── SettingError      a number out of range, or pieces that cannot be combined
+    ├── DataError         a file that is missing, damaged or of the wrong format
+    ├── RunError          a run folder that is in use, of another version, damaged or full
+    └── NotFinite         a client's reply, or the server's model, is NaN or infinite
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from numbers import Integral, Real
 
 
 class FedflatError(ValueError):
-    """The root: catch this to catch all that fedflat raises on purpose."""
+    """Base class of all errors that fedflat raises on purpose."""
 
 
 class SpellingError(FedflatError):
-    """A text that cannot be read as what it should name."""
+    """A text that cannot be parsed, or an unknown name in it."""
 
 
 class SettingError(FedflatError):
@@ -33,7 +35,7 @@ class DataError(FedflatError):
 
 
 class RunError(FedflatError):
-    """A run folder that cannot be made, read or continued."""
+    """A run folder that cannot be created, read or continued."""
 
 
 class NotFinite(FedflatError):
@@ -41,7 +43,7 @@ class NotFinite(FedflatError):
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """The end of a sentence that proposes the nearest known word, whatever its case, or nothing.
+    """ " Did you mean ...?" with the known word nearest to ``word``, or an empty text.
 
     >>> nearest("FedDin", ["feddyn", "fedavg"])
     " Did you mean 'feddyn'?"
@@ -52,7 +54,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as a sentence can hold it: its text, cut where it is long.
+    """The ``repr`` of a value for an error message, shortened if it is long.
 
     >>> shown("short"), len(shown("a" * 10**6)), shown(16**5000)
     ("'short'", 80, 'a number of more than 6020 digits')
@@ -64,11 +66,10 @@ def shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    r"""One line of text that comes from a file, for a terminal: what is not printable is shown as
-    an escape.
+    r"""One line of text from a file with control characters escaped, safe for a terminal.
 
-    Otherwise escape sequences, line breaks and marks that reverse the direction of text could show
-    what is not there.
+    Otherwise escape sequences, line breaks and marks of text direction could change what is
+    displayed.
 
     >>> print(printable("fedavg\x1b[2J\n"))
     fedavg\x1b[2J\n
@@ -76,39 +77,37 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        request if request.isprintable() else request.encode("unicode_escape").decode()
-        for request in text
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
 
 
 def printable_lines(text: str) -> str:
-    """The same of several lines."""
+    """`printable` for each line of a text."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 LONGEST = 80
-"""Letters of a wrong value that a message repeats."""
+"""Characters of a wrong value that a message repeats."""
 LARGEST = 1e30
-"""The largest number anybody may give: float32 ends at 3.4e38, and some are squared or
-multiplied."""
+"""The largest number that is accepted. float32 ends at 3.4e38, and some numbers are squared."""
 MOST = 10**15
-"""The largest whole number, for what is counted one after the other."""
+"""The largest whole number that is accepted, for things that are counted one by one."""
 LARGEST_SEED = 2**63 - 1
 LONGEST_WAIT = 10**7
-"""Seconds."""
+"""In seconds."""
 MOST_BYTES = 2**60
 MAX_PIXELS = 2**26
-"""The most pixels of an image that is decoded, unless the user gives another limit."""
+"""Most pixels of an image that is decoded, unless the user sets another limit."""
 MOST_AT_ONCE = 10**7
-"""Of what is in memory all at once: units of a layer, examples of a visit."""
+"""Most things in memory at once: units of a layer, examples of one request."""
 MOST_POINTS = 1000
-"""On a side of what has two: a plane, a border of pixels."""
+"""Most points per axis of a grid, such as a plane or a border of pixels."""
 MOST_WEIGHTS = 10**9
-"""Of a layer, or of the examples of a client: four gigabytes."""
+"""Most weights of a layer, or numbers in the examples of a client: four gigabytes."""
 MOST_PROCESSES = 1024
-"""Worker processes, or threads in one of them."""
+"""Most worker processes, or threads of one of them."""
 MOST_RUNS = 10_000
-"""Runs of one study."""
+"""Most runs of one study."""
 
 
 def number(
@@ -121,11 +120,11 @@ def number(
     open_low: bool = False,
     whole: bool = False,
 ) -> None:
-    """Refuse ``value`` unless it is a number in ``[low, high]`` (``(low, high]`` with
-    ``open_low``).
+    """Refuse ``value`` unless it is a number from ``low`` to ``high``.
 
-    Where no limit is said it is `LARGEST`, or `MOST` for a whole number. A high limit is told to
-    those who break it. NumPy's numbers are numbers.
+    ``open_low`` excludes ``low``; ``whole`` allows whole numbers only.
+
+    Without a limit, `LARGEST` applies, or `MOST` for whole numbers. NumPy scalars are accepted.
 
     >>> number("sam", "rho", -1, low=0)
     Traceback (most recent call last):
@@ -135,22 +134,21 @@ def number(
     end = MOST if whole else LARGEST
     least, most = max(low, -end), high if high < float("inf") else end
     fits = is_number(value, whole)
-    if fits and least <= value <= most and not (open_low and value == low):  # type: ignore[operator]
+    in_range = fits and least <= value <= most  # type: ignore[operator]
+    if in_range and not (open_low and value == low):
         return
     bounds = []
     if low != float("-inf") or (fits and value < least):  # type: ignore[operator]
         bounds.append(f"above {least:g}" if open_low else f"of at least {least:g}")
     if high < MOST_POINTS or (fits and value > most):  # type: ignore[operator]
         bounds.append(f"at most {most:g}")
-    kind, where = (
-        "a whole number" if whole else "a number",
-        " " + " and ".join(bounds) if bounds else "",
-    )
+    kind = "a whole number" if whole else "a number"
+    where = " " + " and ".join(bounds) if bounds else ""
     raise SettingError(f"{owner}: {name} must be {kind}{where}, found {shown(value)}.")
 
 
 def is_number(value: object, whole: bool = False) -> bool:
-    """Whether ``value`` is a number, Python's or NumPy's, and no truth value."""
+    """True if ``value`` is a Python or NumPy number, and not a bool."""
     kinds = (int, Integral) if whole else (int, float, Integral, Real)
     return isinstance(value, kinds) and not isinstance(value, bool)
 
@@ -170,10 +168,10 @@ def flag(owner: str, name: str, value: object) -> None:
 def choice(owner: str, name: str, value: object, allowed: Iterable[str]) -> None:
     """Refuse ``value`` unless it is one of ``allowed``.
 
-    >>> choice("lda", "kind", "totl", ["total", "component"])
+    >>> choice("lda", "kind", "al", ["all", "one"])
     Traceback (most recent call last):
         ...
-    fedflat.errors.SettingError: lda: kind must be 'total' or 'component', found 'totl'. Did you mean 'total'?
+    fedflat.errors.SettingError: lda: kind must be 'all' or 'one', found 'al'. Did you mean 'all'?
     """
     allowed = list(allowed)
     if value not in allowed:

@@ -1,9 +1,8 @@
-"""Bytes on a disk: files read only if they are files, written whole or not at all, and what is said
-if that fails.
+"""Safe reading and writing of files.
 
-A run folder may come from anybody. No link in it is followed, nothing that is not a regular file is
-opened to be read or written, and a new file is written under a name that nobody can have taken
-beforehand.
+A run folder may come from an untrusted source. So links in it are not followed, only regular files
+are opened, and files are written under a new name and then moved into place, complete or not at
+all.
 """
 
 from __future__ import annotations
@@ -27,29 +26,33 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LIMIT = 2**30
-"""Bytes of the longest text that is read."""
-_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Most bytes of a text file that is read."""
+_SAFE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Damaged(Exception):
-    """Bytes that are not those which were written."""
+    """A file whose content is not what was written."""
 
 
 def read_file(path: Path, limit: int | None = LIMIT) -> bytes | None:
-    """The content of a file, None if it is not there; `Damaged` if it is a link, no file,
-    unreadable or too long."""
+    """The content of a file; None if it does not exist.
+
+    Raises `Damaged` if it is a link, not a regular file, unreadable or longer than ``limit`` bytes.
+    """
     try:
-        handle = os.open(path, os.O_RDONLY | _SAFELY)
+        handle = os.open(path, os.O_RDONLY | _SAFE_FLAGS)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise Damaged(reason(error)) from None
     try:
-        seen = os.fstat(handle)
-        if not stat.S_ISREG(seen.st_mode):
-            raise Damaged(f"it is {_kind(seen.st_mode)}, not a file")
-        if limit is not None and seen.st_size > limit:
-            raise Damaged(f"it has {seen.st_size:,} bytes, far too many for what it should hold")
+        metadata = os.fstat(handle)
+        if not stat.S_ISREG(metadata.st_mode):
+            raise Damaged(f"it is {_kind(metadata.st_mode)}, not a file")
+        if limit is not None and metadata.st_size > limit:
+            raise Damaged(
+                f"it has {metadata.st_size:,} bytes, far too many for what it should hold"
+            )
         with open(handle, "rb", closefd=False) as stream:
             return stream.read() if limit is None else stream.read(limit)
     except (OSError, MemoryError) as error:
@@ -59,7 +62,7 @@ def read_file(path: Path, limit: int | None = LIMIT) -> bytes | None:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file says; `Damaged` if it is not there, or is no such file."""
+    """The content of a JSON file; `Damaged` if it is missing or not JSON."""
     content = read_file(path)
     if content is None:
         raise Damaged("it is not there")
@@ -67,25 +70,25 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """What JSON says; `Damaged` if it is none, or is nested more than `DEEPEST` levels deep."""
-    return _parsed(json.loads, content)
+    """Parse JSON; `Damaged` if it is invalid or nested more than `DEEPEST` levels deep."""
+    return _parse(json.loads, content)
 
 
 def parse_toml(content: bytes) -> dict[str, Any]:
-    """What TOML says; `Damaged` if it is none, or is nested more than `DEEPEST` levels deep."""
-    found: dict[str, Any] = _parsed(lambda text: tomllib.loads(text.decode()), content)
+    """Parse TOML; `Damaged` if it is invalid or nested more than `DEEPEST` levels deep."""
+    found: dict[str, Any] = _parse(lambda text: tomllib.loads(text.decode()), content)
     return found
 
 
-def _parsed(parse: Callable[[Any], Any], content: bytes | str) -> Any:
+def _parse(parse: Callable[[Any], Any], content: bytes | str) -> Any:
     try:
         found = parse(content)
     except RecursionError:
         raise Damaged(_TOO_DEEP) from None
-    except (ValueError, MemoryError) as error:  # bytes that are no UTF-8 among them
+    except (ValueError, MemoryError) as error:  # including UnicodeDecodeError
         raise Damaged(str(error) or type(error).__name__) from None
     level = [found]
-    for _ in range(DEEPEST):  # not by recursion: the limit of that depends on the version of Python
+    for _ in range(DEEPEST):  # a loop, because Python's recursion limit depends on its version
         level = [
             inner
             for outer in level
@@ -99,37 +102,38 @@ def _parsed(parse: Callable[[Any], Any], content: bytes | str) -> Any:
 
 
 DEEPEST = 100
-"""Levels of lists and objects in a file that is read."""
+"""Most levels of lists and objects in a file that is read."""
 _TOO_DEEP = "it is nested too deeply"
 
 
 def open_file(path: Path, flags: int) -> int:
-    """A handle of a file of one's own, made if it is not there; an OSError if it is a link or no
-    file."""
-    return _regular(os.open(path, flags | os.O_CREAT | _SAFELY, 0o666))
+    """Open a file of the run, created if missing. OSError if it is a link or not a regular file."""
+    return _regular(os.open(path, flags | os.O_CREAT | _SAFE_FLAGS, 0o666))
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file of the user for reading. Links are followed; a pipe, a device or a folder is an
-    OSError."""
+    """Open a file of the user for reading.
+
+    Links are followed. A pipe, a device or a folder is an OSError.
+    """
     return open(
         _regular(os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)), "rb"
     )
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file of the user, opened by `open_bytes`."""
+    """The content of a file of the user, see `open_bytes`."""
     with open_bytes(path) as file:
         return file.read()
 
 
 def open_text(path: Path, newline: str | None = None) -> TextIO:
-    """The same as `open_bytes`, for a text in UTF-8."""
+    """Like `open_bytes`, for text in UTF-8."""
     return io.TextIOWrapper(open_bytes(path), encoding="utf-8", newline=newline)
 
 
 def _regular(handle: int) -> int:
-    """The handle, or an OSError if it is not the handle of a regular file."""
+    """The handle; OSError if it does not belong to a regular file."""
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)
@@ -138,9 +142,9 @@ def _regular(handle: int) -> int:
 
 
 def hold(folder: Path) -> IO[bytes]:
-    """Hold a folder until what is given is closed; an error if another process does."""
+    """Lock a folder until the returned file is closed; an error if it is locked already."""
     try:
-        lock = open(open_file(folder / "lock", os.O_RDWR), "rb")  # noqa: SIM115 (open as long as the folder is held)
+        lock = open(open_file(folder / "lock", os.O_RDWR), "rb")  # noqa: SIM115 (the lock)
     except OSError as error:
         raise unwritable(folder / "lock", error) from error
     try:
@@ -154,7 +158,7 @@ def hold(folder: Path) -> IO[bytes]:
 
 
 def own_folder(path: Path) -> None:
-    """Make a folder in a folder of one's own unless it is there."""
+    """Create a folder unless it exists."""
     refuse_link(path)
     try:
         path.mkdir(exist_ok=True)
@@ -163,20 +167,19 @@ def own_folder(path: Path) -> None:
 
 
 def refuse_link(path: Path) -> None:
-    """An error if it is a link, through which others' files would be changed."""
+    """Refuse a link, through which files elsewhere would be changed."""
     if path.is_symlink():
         raise unwritable(path, OSError(errno.ELOOP, ""))
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, and see it to the disk."""
+    """Write a file completely or not at all, and sync it to disk."""
     fresh = Path(f"{path}.{os.getpid()}{NEW}")
     try:
-        fresh.unlink(
-            missing_ok=True
-        )  # left by a process of the same number that was killed, or a trap
+        # left by a killed process with the same id, or placed there by somebody else
+        fresh.unlink(missing_ok=True)
         with open(
-            os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o666), "wb"
+            os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS, 0o666), "wb"
         ) as stream:
             stream.write(content)
             stream.flush()
@@ -189,26 +192,26 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 NEW = ".new"
-"""How the name of a file ends that is not whole yet."""
+"""Suffix of files that are not complete yet."""
 
 
 def discard(path: Path) -> None:
-    """Remove a file or a link, if that can be done."""
+    """Remove a file or a link; errors are ignored."""
     with suppress(OSError, ValueError):
         path.unlink(missing_ok=True)
 
 
 def full(error: Exception) -> bool:
-    """Whether it says that the disk is full."""
+    """True if the error means that the disk is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def unwritable(path: Path, error: Exception) -> RunError:
-    """The error of a file that could not be written."""
+    """The error for a file that could not be written."""
     if full(error):
         return RunError(
-            f"the disk is full: {path} could not be written. What was written before is intact: free some space, "
-            "then go on with `fedflat resume`."
+            f"the disk is full: {path} could not be written. What was written before is intact: "
+            "free some space, then continue with `fedflat resume`."
         )
     return RunError(
         f"{path} could not be written: {reason(error)}. Check the folder and its permissions."
@@ -216,7 +219,7 @@ def unwritable(path: Path, error: Exception) -> RunError:
 
 
 def reason(error: Exception) -> str:
-    """Why a file could not be opened, read or written, without the number of the error."""
+    """Why a file could not be opened, read or written, without the error number."""
     if isinstance(error, OSError) and error.errno == errno.ELOOP:
         return "it is a link, and links are not followed"
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
@@ -228,7 +231,7 @@ def _kind(mode: int) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """See the names in a folder to the disk."""
+    """Sync the names in a folder to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -237,24 +240,23 @@ def sync_folder(folder: Path) -> None:
 
 
 def pack(tensors: Mapping[str, Tensor]) -> bytes:
-    """A safetensors file. Tensors that share their memory, as models share buffers, are written one
-    by one."""
+    """Tensors as a safetensors file. Tensors that share memory are written separately."""
     import torch
     from safetensors.torch import save
 
-    seen: set[int] = set()
-    apart = {}
+    storages: set[int] = set()
+    separate = {}
     for name, tensor in tensors.items():
         place = tensor.untyped_storage().data_ptr()
-        apart[name] = (
+        separate[name] = (
             tensor.clone(memory_format=torch.contiguous_format)
-            if place in seen
+            if place in storages
             else tensor.contiguous()
         )
-        seen.add(place)
-    return save(apart)
+        storages.add(place)
+    return save(separate)
 
 
 def digest(content: bytes) -> bytes:
-    """Sixteen bytes that change with any byte of ``content``."""
+    """A digest of sixteen bytes."""
     return blake2b(content, digest_size=16).digest()

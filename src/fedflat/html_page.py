@@ -1,4 +1,4 @@
-"""One HTML file with its style, its script and its data, that asks no network for anything."""
+"""One self-contained HTML file with its style, script and data; it needs no network."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def one_page(
     scripts: Sequence[str],
     live: bool = False,
 ) -> str:
-    """The page ``body``, whose scripts find ``data`` in the element "data"; a live one may ask its
-    own server.
+    """An HTML page with ``body`` and, as JSON in the element "data", ``data`` for the scripts.
 
-    Styles and scripts are files in the folder "assets" of a package.
+    Styles and scripts are files in the folder "assets" of ``package``. A ``live`` page may send
+    requests to its own server.
     """
     assets = files(package).joinpath("assets")
     page = _PAGE.format(
@@ -63,10 +63,10 @@ def one_page(
     )
     return page.encode(
         "utf-8", "replace"
-    ).decode()  # half a character in a method's name is no page
+    ).decode()  # replaces lone surrogates, which UTF-8 cannot encode
 
 
 def _embedded(value: Any) -> str:
-    """JSON that cannot end the element it stands in, whatever a method is called."""
+    """JSON that cannot close the HTML element around it."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

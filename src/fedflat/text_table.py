@@ -1,4 +1,4 @@
-"""Rows of text in columns under each other, as wide as there is room."""
+"""Plain text tables, split into parts that fit a given width."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ GAP = "  "
 
 
 def aligned(rows: Sequence[Sequence[str]], room: int | None = None) -> str:
-    """Columns under their heads, the first row; the first column to the left, the others to the
-    right.
+    """A table whose first row is the header. The first column is left-aligned, the others right.
 
-    Where they take more than ``room`` characters they come in several parts below each other, each
-    with the first column, whose texts go over several lines where they are longer than half of it.
+    If the table is wider than ``room`` characters, its columns are split into several tables, one
+    below the other. Each has the first column, whose texts wrap at half of ``room``.
 
-    >>> print(aligned([["method", "accuracy", "loss"], ["fedavg", "90.1", "0.31"], ["fedsam + swa", "94", "0.2"]], 20))
+    >>> rows = [["method", "accuracy", "loss"], ["fedavg", "90.1", "0.31"]]
+    >>> rows.append(["fedsam + swa", "94", "0.2"])
+    >>> print(aligned(rows, 20))
     method      accuracy
     ----------  --------
     fedavg          90.1
@@ -46,10 +47,10 @@ def aligned(rows: Sequence[Sequence[str]], room: int | None = None) -> str:
 
 
 def _part(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
-    heads, *others = rows
+    header, *others = rows
     lines = []
-    for row in (heads, ["-" * width for width in widths], *others):
-        name, *more = wrap(row[0], widths[0], break_on_hyphens=False) or [""]
+    for row in (header, ["-" * width for width in widths], *others):
+        name, *continuation = wrap(row[0], widths[0], break_on_hyphens=False) or [""]
         numbers = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines += [[name.ljust(widths[0]), *numbers], *([name] for name in more)]
+        lines += [[name.ljust(widths[0]), *numbers], *([name] for name in continuation)]
     return "\n".join(GAP.join(line).rstrip() for line in lines)

@@ -88,7 +88,7 @@ def test_whole_numbers_stay_whole_and_several_inputs_stay_several() -> None:
 
 
 def test_examples_without_classes_say_so_where_one_is_needed() -> None:
-    with pytest.raises(SettingError, match=r"no class each.*iid\(\)"):
+    with pytest.raises(SettingError, match=r"not have one class each.*iid\(\)"):
         Examples(X, torch.rand(6)).labels  # noqa: B018
 
 

@@ -369,7 +369,7 @@ def test_every_file_set_has_a_source_and_a_size_or_says_where_it_is():
 
 def test_a_set_that_people_must_bring(tmp_path):
     with pytest.raises(
-        DataError, match=r"shakespeare could not be fetched: there is no place .* put them"
+        DataError, match=r"shakespeare could not be fetched: no source for it is known.* put them"
     ):
         get("shakespeare", tmp_path, quiet)
     assert not list(tmp_path.iterdir())

@@ -290,7 +290,7 @@ def test_data_sets_of_torch_are_read(whole):
         (lambda: tensors(Listed(X, Y), Listed(*TEST)), "a torch Dataset as x alone, as in tensors"),
         (
             lambda: clients_of([DataLoader(Listed(X, Y))], test=TEST),
-            "client 0: a DataLoader cuts batches itself",
+            "client 0: a DataLoader makes batches itself",
         ),
         (lambda: clients_of([5], test=TEST), "client 0: there must be a pair of inputs and labels"),
         (

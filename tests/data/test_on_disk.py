@@ -182,7 +182,7 @@ def test_a_damaged_file_is_named_when_its_batch_is_cut(paths, pictures):
     on_disk.expect(torch.tensor([7, 8]))  # an error in a thread is nobody's yet
     assert len(on_disk.batch(torch.tensor([8, 9]), torch.float32)) == 2
     for _ in range(2):
-        with pytest.raises(DataError, match=r"07\.npy cannot be read \(.*\)\. Put the file right"):
+        with pytest.raises(DataError, match=r"07\.npy cannot be read \(.*\)\. Repair the file"):
             on_disk.batch(torch.tensor([6, 7]), torch.float32)
     Path(paths[5]).unlink()
     with pytest.raises(DataError, match=r"05\.npy cannot be read \(No such file or directory\)"):
@@ -228,7 +228,7 @@ def test_targets_may_be_in_the_files_too(tmp_path):
     batch = on_disk.part(slice(2, 6)).batch(torch.tensor([1, 0]), torch.float64)
     np.testing.assert_array_equal(batch.targets, arrays[[3, 2], 2])
     np.testing.assert_allclose(batch.inputs, arrays[[3, 2], :2] / 255)
-    with pytest.raises(SettingError, match="have no class each"):
+    with pytest.raises(SettingError, match="do not have one class each"):
         on_disk.labels  # noqa: B018
 
 

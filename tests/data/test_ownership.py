@@ -149,7 +149,7 @@ def test_from_file_refuses_what_it_cannot_read(tmp_path):
     (tmp_path / "bad.json").write_text("[[1,")
     with pytest.raises(DataError, match="is not JSON"):
         from_file(str(tmp_path / "bad.json")).assign(LABELS, 2, rng())
-    with pytest.raises(SettingError, match=r"has 1 clients, not 2. Say clients=1"):
+    with pytest.raises(SettingError, match=r"has 1 clients, not 2. Set clients=1"):
         from_file(write(tmp_path / "one.json", [[0]])).assign(LABELS, 2, rng())
 
 

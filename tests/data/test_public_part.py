@@ -40,7 +40,7 @@ def test_how_clients_are_dealt_out_does_not_matter() -> None:
 def test_refused() -> None:
     with pytest.raises(SettingError, match="nothing of it is left to test on"):
         ff.public_part(ff.digits(), per_class=1000).open(0)
-    with pytest.raises(SettingError, match="these have no class each"):
+    with pytest.raises(SettingError, match="these examples do not have one class each"):
         ff.public_part(ff.diabetes()).open(0)
     with pytest.raises(SettingError, match="public_part: on must be a data set"):
         ff.public_part("digits")  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedflat import sayings
-from fedflat.data.sets.sayings import CHANGED, CHANGES, IGNORED, LETTERS, SayingsMaker, encoded
+from fedflat.data.sets.sayings import CHANGED, CHANGES, IGNORED, LETTERS, SayingsMaker, encode
 from fedflat.errors import SettingError
 from fedflat.registry.specs import parse
 
@@ -37,7 +37,7 @@ def test_the_target_is_the_next_letter_and_nothing_after_the_end() -> None:
 
 
 def test_long_sayings_are_cut_and_short_ones_filled_up() -> None:
-    examples = encoded(["abc", "a"], 3)
+    examples = encode(["abc", "a"], 3)
     assert examples.inputs.tolist() == [[0, 2, 3], [0, 2, 0]]
     assert examples.targets.tolist() == [[2, 3, 4], [2, 0, IGNORED]]
 

@@ -221,7 +221,7 @@ def test_training_and_test_images_share_one_block_of_memory(files):
         (lambda: digits(split=1), "split must be below 1"),
         (lambda: digits(split=1.5), "split"),
         (lambda: digits(seed=-1), "seed"),
-        (lambda: digits(pool=True), "Say split=0.7"),
+        (lambda: digits(pool=True), "Add split=0.7"),
         (lambda: cifar10(normalise="fedgloSS"), "Did you mean 'fedgloss'"),
         (lambda: cifar100(labels="fein"), "Did you mean 'fine'"),
     ],

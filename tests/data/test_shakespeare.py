@@ -90,7 +90,7 @@ def test_the_shifted_sequence(plays: Path) -> None:
     for x, y in texts(fed, 1):
         assert x[1:] == y[:-1]
     assert len(y) == 10
-    with pytest.raises(SettingError, match="these examples have no class each"):
+    with pytest.raises(SettingError, match="these examples do not have one class each"):
         fed.data(0).labels  # noqa: B018
     told = show(shakespeare(**SMALL, target="sequence")).splitlines()
     assert told[1].endswith("test examples, inputs of 10, 80 classes")

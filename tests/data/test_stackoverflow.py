@@ -153,7 +153,7 @@ def test_refused(folder: Path) -> None:
         stackoverflow(**{**SMALL, "clients": 4}).open(0)
     with pytest.raises(SettingError, match="clients are people"):
         stackoverflow(iid())
-    with pytest.raises(DataError, match=r"must have 10000 words, found 4. Say vocabulary=4"):
+    with pytest.raises(DataError, match=r"must have 10000 words, found 4. Set vocabulary=4"):
         stackoverflow().open(0)
     base = sqlite3.connect(folder / "stackoverflow.sqlite")
     base.execute("UPDATE examples SET serialized_example_proto = ?", (b"\x0a\xff",))

@@ -68,7 +68,7 @@ def test_the_same_whenever_it_is_asked_for_here_and_in_workers() -> None:
 
 
 def test_only_so_many_pictures_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedflat.data.sets.street.KEPT", 5 * 4 * 32 * 16 * 3)
+    monkeypatch.setattr("fedflat.data.sets.street.CACHE_BYTES", 5 * 4 * 32 * 16 * 3)
     maker = StreetMaker(street(**SMALL), 0)
     for client in range(9):
         maker(client)

@@ -13,7 +13,7 @@ import torch
 import fedflat as ff
 from fedflat.data.scenes.classes import Ids
 from fedflat.data.scenes.reading import FrameFiles
-from fedflat.data.scenes.scenes import Scene, Scenes, dealt
+from fedflat.data.scenes.scenes import Scene, Scenes, partition_scenes
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.data.unlabelled import without_labels
 from fedflat.errors import SettingError
@@ -56,7 +56,7 @@ def test_masks_in_files_are_not_opened(tmp_path: Path) -> None:
     image.fromarray(np.full((8, 12, 3), 90, np.uint8)).save(tmp_path / "image.png")
     scene = Scene(tmp_path / "image.png", tmp_path / "no such mask.png", "here")
     some = Scenes((scene, scene), Ids(tuple(range(256))), FrameFiles(8, 12), 3)
-    data = without_labels(dealt(some, [[0], [1]], {"test": some})).data(1)
+    data = without_labels(partition_scenes(some, [[0], [1]], {"test": some})).data(1)
     assert data.batch(torch.arange(1), torch.float32).inputs.shape == (1, 3, 8, 12)
     with pytest.raises(ff.DataError, match="no such mask"):
         some.batch(torch.arange(1), torch.float32)

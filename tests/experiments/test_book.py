@@ -390,7 +390,7 @@ def test_a_disk_that_is_full(small_disk: Path, tmp_path: Path) -> None:
             )
         said = str(caught.value)
         assert said.startswith(f"the disk is full: {folder}")
-        assert "free some space, then go on with `fedflat resume`" in said
+        assert "free some space, then continue with `fedflat resume`" in said
         met.add(said.removeprefix(f"the disk is full: {folder}").split()[0])
         filler.unlink()
         assert not list(folder.rglob("*.new"))

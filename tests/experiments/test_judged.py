@@ -268,11 +268,11 @@ def test_a_target_on_the_command_line_is_read_by_the_headline(
         ({**RMSE.as_json(), "name": "<b>"}, "headline: name must be a word such as accuracy"),
         (
             {**RMSE.as_json(), "label": "\x1b[2J"},
-            "headline: label must be a text of at most 40 letters",
+            "headline: label must be a text of at most 40 characters",
         ),
         (
             {**RMSE.as_json(), "unit": "x" * 10**5},
-            "headline: unit must be a text of at most 40 letters",
+            "headline: unit must be a text of at most 40 characters",
         ),
     ],
 )

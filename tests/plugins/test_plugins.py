@@ -220,7 +220,9 @@ def test_a_name_of_ours_or_of_another_plugin_cannot_be_taken(tmp_path: Path) -> 
 def test_a_file_that_fails_is_a_sentence(tmp_path: Path, code: str, why: str) -> None:
     path = tmp_path / "bad.py"
     path.write_text(code)
-    with pytest.raises(SettingError, match=rf"bad\.py' cannot be loaded \({why}\)\. Mend it"):
+    with pytest.raises(
+        SettingError, match=rf"bad\.py' cannot be loaded \({why}\)\. Fix the plugin"
+    ):
         ff.load_plugin(str(path))
     assert not [name for name in sys.modules if name.startswith("fedflat_plugin_bad")]
 

@@ -107,7 +107,7 @@ def test_different_scores_are_never_ranked_together(tmp_path: Path) -> None:
     ]
     assert all(title in found["text"] for title in titles)
     with pytest.raises(
-        SettingError, match=r"no target can be that of all: .* \(rmse and mIoU and accuracy\)"
+        SettingError, match=r"one target cannot serve all runs: .* \(rmse and mIoU and accuracy\)"
     ):
         collect(runs, target="50%")
 

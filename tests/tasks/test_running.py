@@ -117,7 +117,10 @@ REFUSED = {
         ("fedcr", "diabetes(clients=6)", None),
         "fedcr has a Gaussian for each class",
     ),
-    "dealt out by classes": (("fedavg", "diabetes(lda(0.1), clients=6)", None), "no class each"),
+    "dealt out by classes": (
+        ("fedavg", "diabetes(lda(0.1), clients=6)", None),
+        "not have one class each",
+    ),
     "something else": (("fedavg", "digits(clients=6)", "fedavg"), "is a method, not a task"),
 }
 

@@ -1,4 +1,4 @@
-"""A visit that ended without a reply."""
+"""Records of clients that sent no usable reply."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ CRASHED, LATE, REFUSED, NOT_FINITE, AWAY = REASONS = (
 
 @dataclass(frozen=True)
 class ClientFailure:
-    """A visit that ended without a reply that could be used."""
+    """A request that got no usable reply."""
 
     client: int
     request: str
-    """The id of the letter that was not answered."""
+    """The id of the request."""
     reason: str
     """One of `REASONS`."""
     detail: str = ""
-    """What happened, in words, if more is known."""
+    """Description of what happened, if known."""
     error: Exception | None = field(default=None, compare=False, repr=False)
-    """What to raise where nobody may be missing."""
+    """The error to raise in runs that allow no failure."""
 
     def __post_init__(self) -> None:
-        choice("missing", "reason", self.reason, REASONS)
+        choice("client failure", "reason", self.reason, REASONS)
 
     @classmethod
     def by(
         cls, error: Exception, client: int, request: str, reason: str = CRASHED
     ) -> ClientFailure:
-        """Missing for an error."""
+        """The failure that an exception caused."""
         return cls(client, request, reason, f"{type(error).__name__}: {error}", error)
 
     def __str__(self) -> str:
-        return f"client {self.client} {_WORDS[self.reason]}" + (
+        return f"client {self.client} {_DESCRIPTIONS[self.reason]}" + (
             f" ({self.detail})" if self.detail else ""
         )
 
 
-_WORDS = {
+_DESCRIPTIONS = {
     CRASHED: "crashed",
     LATE: "was too late",
     REFUSED: "was refused",

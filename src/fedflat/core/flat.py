@@ -1,8 +1,8 @@
-"""A module seen as one vector of parameters and one of buffers.
+"""A PyTorch module as one vector of parameters and one vector of buffers.
 
-`Layout` says which name sits where in the vectors. `FlatModule` is a module whose parameters are
-views into one contiguous vector, so that a point is copied in with one call; its gradient is put
-together with another: no state dictionaries, no optimiser objects.
+`Layout` maps names to positions in the vectors. `FlatModule` is a copy of a module whose parameters
+are views into one contiguous vector. So all parameters are set with one copy, and the gradient is
+one concatenation. No state dictionaries or optimizer objects are needed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from fedflat.errors import SettingError
 
 GradFn = Callable[[Tensor], Tensor]
-"""From a point ``w`` to the gradient there."""
+"""Maps a point ``w`` to the gradient at ``w``."""
 
 TINY = 1e-12
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model as it is kept and sent: parameters are stepped, buffers are averaged."""
+    """A model as two vectors. Optimizers step the parameters; buffers are averaged."""
 
     params: Tensor
     buffers: Tensor
@@ -52,14 +52,14 @@ class Layout:
     buffer_names: tuple[str, ...]
     buffer_shapes: tuple[tuple[int, ...], ...]
     batchnorms: tuple[str, ...] = ()
-    """Names of the submodules that are batch normalisations."""
+    """Names of the batch normalization submodules."""
     head: tuple[str, ...] = ()
-    """Names of the parameters of the head's convolutions and linear layers: of the submodules that
-    a module names in its ``head_layers``, or else of its last layer."""
+    """Parameter names of the head: convolutions and linear layers of the submodules listed in the
+    module's ``head_layers``. Without that attribute, the last layer."""
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
-        """The layout of ``module``: `named_parameters` order, trainable ones only."""
+        """The layout of ``module``: trainable parameters in the order of `named_parameters`."""
         params = [
             (name, tuple(p.shape)) for name, p in module.named_parameters() if p.requires_grad
         ]
@@ -67,7 +67,9 @@ class Layout:
             (name, tuple(b.shape)) for name, b in module.named_buffers() if b.is_floating_point()
         ]
         if not params:
-            raise SettingError("the model has no trainable parameter: there is nothing to learn.")
+            raise SettingError(
+                "the model has no trainable parameter. Set requires_grad=True on at least one."
+            )
         norms = [
             n
             for n, part in module.named_modules()
@@ -79,12 +81,12 @@ class Layout:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Entries of each parameter."""
+        """Number of entries of each parameter."""
         return tuple(map(prod, self.shapes))
 
     @property
     def buffer_sizes(self) -> tuple[int, ...]:
-        """Entries of each buffer."""
+        """Number of entries of each buffer."""
         return tuple(map(prod, self.buffer_shapes))
 
     @property
@@ -94,42 +96,45 @@ class Layout:
 
     @property
     def slices(self) -> dict[str, slice]:
-        """Where each parameter sits in the vector."""
+        """The slice of the vector that each parameter occupies."""
         ends = [sum(self.sizes[: i + 1]) for i in range(len(self.sizes))]
         return {n: slice(e - s, e) for n, s, e in zip(self.names, self.sizes, ends, strict=True)}
 
     def where(self, test: Callable[[str, tuple[int, ...]], bool]) -> Tensor:
-        """A boolean mask over the parameter vector: the parameters whose name and shape pass
-        ``test``."""
+        """Mask over the parameter vector: True where ``test(name, shape)`` is true."""
         mask = torch.zeros(self.dim, dtype=torch.bool)
         for (name, place), shape in zip(self.slices.items(), self.shapes, strict=True):
             mask[place] = test(name, shape)
         return mask
 
     def statistics(self, norms: Sequence[str] | None = None) -> Tensor:
-        """A mask over the buffer vector: the running statistics of batch normalisations, of all or
-        of some."""
+        """Mask over the buffer vector: running statistics of the batch normalizations ``norms``.
+
+        ``None`` means all batch normalizations.
+        """
         norms = self.batchnorms if norms is None else norms
         owned = [name.rpartition(".")[0] in norms for name in self.buffer_names]
         sizes = torch.tensor(self.buffer_sizes, dtype=torch.long)
         return torch.tensor(owned, dtype=torch.bool).repeat_interleave(sizes)
 
     def classifier(self) -> Tensor:
-        """A mask of the last layer: all parameters of the submodule that owns the last one."""
+        """Mask of the last layer: all parameters of the submodule that owns the last parameter."""
         owner = self.names[-1].rpartition(".")[0]
         return self.where(lambda name, shape: name.rpartition(".")[0] == owner)
 
 
 def _head(module: nn.Module, last: str) -> tuple[str, ...]:
     layers = getattr(module, "head_layers", (last.rpartition(".")[0],))
-    weighing = [
+    weight_layers = [
         (f"{name}." if name else "", part)
         for name, part in module.named_modules()
         if any(name == layer or name.startswith(f"{layer}.") for layer in layers)
         and any(p.dim() > 1 for p in part.parameters(recurse=False))
     ]
     return tuple(
-        prefix + own for prefix, part in weighing for own, _ in part.named_parameters(recurse=False)
+        prefix + own
+        for prefix, part in weight_layers
+        for own, _ in part.named_parameters(recurse=False)
     )
 
 
@@ -140,7 +145,10 @@ def _columns(
 
 
 class FlatModule:
-    """A private copy of a module whose parameters and buffers are views into flat vectors."""
+    """A copy of a module whose parameters and buffers are views into flat vectors.
+
+    ``forward_in`` is a reusable context manager that is entered for every forward pass.
+    """
 
     def __init__(
         self,
@@ -152,7 +160,6 @@ class FlatModule:
     ) -> None:
         _refuse_complex(module)
         self.forward_in = forward_in
-        """The context of every forward pass, entered again and again."""
         self.module = copy.deepcopy(module).to(device=device, dtype=dtype)
         _refuse_cumulative_statistics(self.module)
         self.layout = Layout.of(self.module)
@@ -167,12 +174,14 @@ class FlatModule:
         self._buffers = torch.zeros(
             sum(self.layout.buffer_sizes), dtype=self.dtype, device=self.device
         )
-        self._places = self._flatten_buffers()
+        self._buffer_slots = self._flatten_buffers()
         self._parts = tuple(self.module.modules())
 
     def _flatten_buffers(self) -> list[tuple[dict[str, Tensor | None], str, Tensor]]:
-        """Make floating buffers views into one vector; where each is registered, its name there,
-        and the view."""
+        """Make floating-point buffers views into one vector.
+
+        Returns for each buffer the dictionary that registers it, its name there, and the view.
+        """
         named = dict(self.module.named_buffers())
         parts = self._buffers.split(self.layout.buffer_sizes)
         for name, shape, part in zip(
@@ -187,51 +196,53 @@ class FlatModule:
             if b is not None and b.is_floating_point()
         ]
 
-    def _take_over(self) -> None:
-        """Copy buffers that the module has assigned anew, in place of changing them, back to where
-        they belong."""
-        for owner, leaf, view in self._places:
-            given = owner[leaf]
-            if given is view:
+    def _restore_buffers(self) -> None:
+        """Copy back buffers that the module replaced by assignment instead of changing them."""
+        for owner, leaf, view in self._buffer_slots:
+            buffer = owner[leaf]
+            if buffer is view:
                 continue
-            if given is None or given.shape != view.shape:
-                found = "None" if given is None else tuple(given.shape)
+            if buffer is None or buffer.shape != view.shape:
+                found = "None" if buffer is None else tuple(buffer.shape)
                 raise SettingError(
-                    f"the model's buffer {leaf!r} must keep its shape {tuple(view.shape)} in training, found {found}: "
-                    "buffers are averaged over clients. Keep what changes its shape outside of buffers."
+                    f"the model's buffer {leaf!r} must keep its shape {tuple(view.shape)} in "
+                    f"training, found {found}. Buffers are averaged over clients: keep tensors "
+                    "that change their shape outside of buffers."
                 )
             with torch.no_grad():
-                view.copy_(given)
+                view.copy_(buffer)
             owner[leaf] = view
 
     def model(self) -> Model:
-        """Parameters and buffers as they stand, copied."""
+        """A copy of the current parameters and buffers."""
         return Model(self._params.clone(), self._buffers.clone())
 
     def state_dict_of(self, model: Model) -> dict[str, Tensor]:
-        """A model by the module's own names, with what is not trained: what its ``load_state_dict``
-        takes."""
+        """``model`` as a state dict of the module, including parameters that are not trained."""
         self._params.copy_(model.params)
         self._buffers.copy_(model.buffers)
         state = self.module.state_dict()
         return {name: value.clone() for name, value in state.items() if isinstance(value, Tensor)}
 
     def from_state_dict(self, named: dict[str, Tensor]) -> Model:
-        """The model that `named` has written."""
+        """Load a state dict; missing names keep their values. Returns the resulting model."""
         self.module.load_state_dict(named, strict=False)
         return self.model()
 
     def train(self) -> nn.Module:
-        """The module, in training mode; asking all of its parts is quicker than telling them."""
+        """The module in training mode.
+
+        `nn.Module.train` is called only if needed: checking all submodules is faster.
+        """
         return self.module if all(part.training for part in self._parts) else self.module.train()
 
     def load(self, w: Tensor) -> None:
-        """Put the module's parameters at the point ``w``."""
+        """Set the parameters to ``w``."""
         self._params.copy_(w)
 
     @property
     def buffers(self) -> Tensor:
-        """A copy of the running statistics."""
+        """A copy of the buffers."""
         return self._buffers.clone()
 
     @buffers.setter
@@ -241,40 +252,43 @@ class FlatModule:
     def gradient(
         self, w: Tensor, loss: Callable[[nn.Module], Tensor], *, move_buffers: bool
     ) -> tuple[Tensor, Tensor]:
-        """The loss at ``w`` and its gradient there; running statistics stay put unless
-        ``move_buffers``."""
-        keep = None if move_buffers or not len(self._buffers) else self._buffers.clone()
+        """The loss at ``w`` and its gradient. Buffers are restored unless ``move_buffers``."""
+        saved = None if move_buffers or not len(self._buffers) else self._buffers.clone()
         self._params.copy_(w)
         for p in self._leaves:
-            p.grad = None  # what comes first is taken over as it is, and need not be added to zeros
+            # so that backward stores the first gradient instead of adding it to zeros
+            p.grad = None
         with self.forward_in:
             value = loss(self.module)
         value.backward()
-        self._take_over()
-        if keep is not None:
-            self._buffers.copy_(keep)
-        return value.detach(), torch.cat([_flattened(p) for p in self._leaves])
+        self._restore_buffers()
+        if saved is not None:
+            self._buffers.copy_(saved)
+        return value.detach(), torch.cat([_flat_gradient(p) for p in self._leaves])
 
     @torch.no_grad()
     def forward(self, *inputs: Any, norms: Sequence[str] = ()) -> Any:
-        """The module's output at the point last loaded, in evaluation mode.
+        """The module's output at the current parameters, in evaluation mode.
 
-        The batch normalisations named by ``norms`` take the statistics of these inputs, and keep
-        nothing of them.
+        The batch normalizations named in ``norms`` use the statistics of these inputs. Their
+        running statistics do not change.
         """
         self.module.eval()
-        with self.forward_in, _by_the_batch([self.module.get_submodule(name) for name in norms]):
+        with (
+            self.forward_in,
+            _batch_statistics([self.module.get_submodule(name) for name in norms]),
+        ):
             return self.module(*inputs)
 
 
-def _flattened(p: nn.Parameter) -> Tensor:
-    """The slopes by one parameter: zeros if the loss did not hang on it."""
+def _flat_gradient(p: nn.Parameter) -> Tensor:
+    """The gradient of one parameter as a vector: zeros if the loss does not depend on it."""
     return torch.zeros_like(p).view(-1) if p.grad is None else p.grad.to_dense().reshape(-1)
 
 
 @contextmanager
-def _by_the_batch(norms: Sequence[nn.Module]) -> Iterator[None]:
-    """Let batch normalisations take the statistics of their inputs, and leave their own alone."""
+def _batch_statistics(norms: Sequence[nn.Module]) -> Iterator[None]:
+    """Normalize by batch statistics without changing the running statistics."""
     tracked = [bool(norm.track_running_stats) for norm in norms]
     for norm in norms:
         norm.training, norm.track_running_stats = True, False  # type: ignore[assignment]
@@ -289,8 +303,9 @@ def _refuse_complex(module: nn.Module) -> None:
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if tensor.is_complex():
             raise SettingError(
-                f"the model's {name!r} holds complex numbers, whose imaginary part would be lost: a model is one "
-                "vector of real numbers. Keep real and imaginary part as two real tensors (torch.view_as_real)."
+                f"the model's {name!r} holds complex numbers, whose imaginary part would be lost. "
+                "A model is one vector of real numbers: store real and imaginary part as two "
+                "real tensors (torch.view_as_real)."
             )
 
 
@@ -302,14 +317,16 @@ def _refuse_cumulative_statistics(module: nn.Module) -> None:
             and part.momentum is None
         ):
             raise SettingError(
-                f"the BatchNorm layer {name!r} has momentum=None, a cumulative average whose counter is not "
-                "sent between clients. Give it a momentum, e.g. 0.1, or use GroupNorm."
+                f"the BatchNorm layer {name!r} has momentum=None, a cumulative average whose "
+                "counter is not sent between clients. Set a momentum, e.g. 0.1, or use GroupNorm."
             )
 
 
 def mean_model(models: Iterable[tuple[Model, float]]) -> Model:
-    """The weighted mean of parameters and of buffers, as a running mean: of one model, its own
-    bits."""
+    """The weighted mean of parameters and buffers, computed as a running mean.
+
+    The mean of one model equals that model bit for bit. Weights of 0 are skipped.
+    """
     total, mean = 0.0, None
     for model, weight in models:
         if weight > 0:

@@ -1,5 +1,7 @@
-"""What a server asks of a client, and what follows from it for everybody else. Ours are in
-`client/instructions.py`."""
+"""Base class of what a server can ask a client to do.
+
+fedflat's own instructions are in `client/instructions.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,44 +12,48 @@ from fedflat.registry.specs import TextSpec
 
 
 class Instruction(TextSpec, ABC):
-    """A frozen dataclass that runs itself. Its text, such as ``train()``, makes it again: that is
-    how it travels.
+    """Work for a client, such as ``train()``: a frozen dataclass with a `run` method.
 
-    Nobody asks which one it is: what others must know of it is declared here.
+    An instruction is sent as its text and parsed again on the client. Other code never tests the
+    type of an instruction. It reads the class attributes below.
     """
 
     trains: ClassVar[bool] = False
-    """Whether the client walks as the method says: then its delta is a step, which the server may
-    scale and watchers hear, and what the method keeps private is not sent."""
+    """True if the client trains as the method says.
+
+    Its delta is then a step that the server may scale and record, and the method's private
+    parameters are not sent.
+    """
     commits: ClassVar[bool] = False
-    """Whether it is a visit that counts, where the mail says ``commit``: the client remembers it,
-    shadows hear it."""
+    """True if a request with ``commit`` changes client state and counts for model averages."""
     stackable: ClassVar[bool] = False
-    """Whether many clients can do it at once, as rows of one tensor; if not they do it one by
-    one."""
+    """True if many clients can run it at once, as rows of one tensor."""
     tests: bool = False
-    """Whether a walk must tell how well the client's own model does on what the client keeps for
-    testing."""
+    """True if local training must also evaluate the client's model on the client's test data."""
     upload_vectors: ClassVar[int] = 0
-    """Vectors of the model's size that come back, without those of the method's pieces."""
+    """Vectors of the model's size that are sent back, not counting those of the method's pieces."""
     full_gradients: ClassVar[int] = 0
-    """Gradients over all the client's data that it takes."""
+    """Full gradients that the client computes, over all of its data."""
 
     @property
     def needs_model(self) -> bool:
-        """Whether a model must be sent along."""
+        """True if the model must be sent with the instruction."""
         return True
 
     def job(self, job: Any) -> Any:
-        """The client's job as it wants it."""
+        """The client's job, adapted to this instruction."""
         return job
 
     def work(self, job: Any, examples: int, samples: int) -> int:
-        """Gradients of single examples that a client takes that holds ``examples``; a walk goes
-        through ``samples``."""
+        """Number of per-example gradients that a client with ``examples`` examples computes.
+
+        ``samples`` is the number of examples that local training processes, epochs included.
+        """
         return self.full_gradients * examples
 
     @abstractmethod
     def run(self, client: Any) -> Any:
-        """Do it, for one client or for a stack of them: the reply, and what is remembered from now
-        on."""
+        """Run the instruction for one client or a stack of clients.
+
+        Returns the reply and the new client state.
+        """

@@ -1,13 +1,14 @@
 """A small schema language for JSON files.
 
-A schema is itself written as what it describes:
+A schema has the shape of the value it describes:
 
     str, int, float, bool, object    a text, a whole number, a number, true or false, anything
-    None                             null; numbers that are not numbers are written so
+    None                             null; NaN and infinity are written as null
     {"a", "b"}                       one of these texts
     (schema, schema)                 one or the other
-    [schema]                         a list of such
-    {"x": schema, "y?": schema}      an object with these names, the second perhaps not there; "*" stands for all others
+    [schema]                         a list of such values
+    {"x": schema, "y?": schema}      an object with these names, the second optional;
+                                     "*" stands for all other names
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from fedflat.files import Damaged, read_json
 
 Schema = Any
 LARGEST = 2**63
-"""Whole numbers of this size and above are damage: nothing is counted that far."""
+"""Whole numbers of this size and above count as damage."""
 NUMBER = (float, None)
 """A measurement."""
 
 
 def check(value: Any, schema: Schema, at: str = "") -> None:
-    """`Damaged`, with the name of the field and what was found, unless ``value`` looks as it must.
+    """Raise `Damaged`, with the field's name and what was found, if ``value`` does not match.
 
     >>> check({"x": [1, 2]}, {"x": [int]})
     >>> check({"x": [1, "2"]}, {"x": [int]})
@@ -36,17 +37,17 @@ def check(value: Any, schema: Schema, at: str = "") -> None:
     fedflat.files.Damaged: x[1] must be a whole number, found '2'
     """
     alternatives = schema if isinstance(schema, tuple) else (schema,)
-    for one in alternatives:
-        if _fits(value, one):
+    for alternative in alternatives:
+        if _fits(value, alternative):
             break
     else:
-        wanted = " or ".join(map(_said, alternatives))
+        wanted = " or ".join(map(_describe, alternatives))
         raise Damaged(f"{at or 'it'} must be {wanted}, found {reprlib.repr(value)}")
-    if isinstance(one, list):
+    if isinstance(alternative, list):
         for place, inner in enumerate(value):
-            check(inner, one[0], f"{at}[{place}]")
-    elif isinstance(one, dict):
-        _check_names(value, one, at)
+            check(inner, alternative[0], f"{at}[{place}]")
+    elif isinstance(alternative, dict):
+        _check_names(value, alternative, at)
 
 
 def _check_names(value: dict[str, Any], schema: dict[str, Schema], at: str) -> None:
@@ -65,7 +66,7 @@ def _check_names(value: dict[str, Any], schema: dict[str, Schema], at: str) -> N
 
 
 def _fits(value: Any, schema: Schema) -> bool:
-    """Whether the value is of that kind, whatever is inside."""
+    """True if the type matches; contents are checked by the caller."""
     if schema is object:
         return True
     if schema is None:
@@ -81,15 +82,15 @@ def _fits(value: Any, schema: Schema) -> bool:
     return isinstance(value, schema)
 
 
-def _said(schema: Schema) -> str:
+def _describe(schema: Schema) -> str:
     if isinstance(schema, set):
         return " or ".join(map(repr, sorted(schema)))
     if isinstance(schema, list | dict):
         return "a list" if isinstance(schema, list) else "an object"
-    return _WORDS[schema]
+    return _TYPE_NAMES[schema]
 
 
-_WORDS = {
+_TYPE_NAMES = {
     str: "a text",
     int: "a whole number",
     float: "a number",
@@ -99,15 +100,15 @@ _WORDS = {
 
 
 def read_checked(path: Path, schema: Schema, advice: str) -> Any:
-    """What a JSON file says; a sentence that ends in ``advice`` if it is not what it must be."""
+    """Read and check a JSON file. The error for a wrong file ends in ``advice``."""
     try:
-        found = read_json(path)
-        check(found, schema)
+        content = read_json(path)
+        check(content, schema)
     except Damaged as error:
         raise damaged(path, error, advice) from None
-    return found
+    return content
 
 
 def damaged(path: Path, why: object, advice: str) -> RunError:
-    """The error of a file that is not as it was written."""
+    """The error for a file with unexpected content."""
     return RunError(f"{path} is damaged ({why}). {advice}")

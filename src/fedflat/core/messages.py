@@ -1,8 +1,8 @@
-"""What travels between server and clients, and how replies become one.
+"""Messages between server and clients, and how replies are aggregated.
 
-One **exchange** is a `Broadcast` to each client of the cohort and a `Reply` from each. Replies are
-folded into `Replies` as they come, in the order of the letters: memory does not grow with the
-cohort. Clients that were visited in a stack reply in a `ReplyBatch`, which is folded at once.
+One **exchange** sends a `Broadcast` to each client of the cohort and gets a `Reply` from each.
+Replies are aggregated into `Replies` as they arrive, in the order of the requests, so memory does
+not grow with the cohort. Clients that were trained as a stack reply in one `ReplyBatch`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from fedflat.errors import FedflatError
 from fedflat.registry.specs import parse
 
 WEIGHT = "weight"
-"""The metric by which a client counts under "sized" weighting, where that is not how many examples
-it holds."""
+"""The metric that replaces the number of examples as a client's weight under "sized" weighting."""
 Extras = Mapping[str, Mapping[str, Tensor]]
-"""What pieces add to a message: piece key -> name -> tensor."""
+"""Tensors that pieces add to a message: piece key -> name -> tensor."""
 
 
 def _tensors(extras: Extras) -> list[Tensor]:
@@ -38,7 +37,7 @@ def _nbytes(*tensors: Tensor, extras: Extras) -> int:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """From the server to a client."""
+    """A message from the server to a client."""
 
     round: int
     params: Tensor
@@ -46,21 +45,23 @@ class Broadcast:
     lr: float
     extras: Extras = field(default_factory=dict)
     instruction: Instruction = field(default_factory=lambda: parse("train", "ask"))
-    """What the client is to do."""
+    """What the client shall do."""
     commit: bool = True
-    """False: a probe; the client forgets that it was visited."""
+    """False for a probe: the client does not store any state."""
     repeat: bool = False
-    """The client still has this model from the exchange before: it is not sent again. For those to
-    say who send."""
+    """True if the client still has this model from the last exchange, so it is not sent again.
+
+    Set by the sender.
+    """
     preceding: Mapping[int, tuple[int, float]] = field(default_factory=dict)
-    """For each client, how many are asked before it in this exchange, and the sum of their mean
-    batches; only if a piece of the method wants to know (`Piece.needs_cohort_order`)."""
+    """For each client, how many clients come before it in this exchange and the sum of their mean
+    batch sizes. Filled only if a piece needs it (`Piece.needs_cohort_order`)."""
     repetition: int = 0
-    """How often the client was visited before in this exchange: a chain may come by again."""
+    """How often the client was asked before in this exchange; a chain may visit it again."""
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of the tensors sent."""
+        """Bytes of the tensors that are sent."""
         model = (
             () if self.repeat or not self.instruction.needs_model else (self.params, self.buffers)
         )
@@ -68,28 +69,30 @@ class Broadcast:
 
     @cached_property
     def models(self) -> int:
-        """Vectors of the model's size that are sent; what is smaller does not count."""
+        """Number of model-sized vectors that are sent; smaller tensors are not counted."""
         model = 0 if self.repeat or not self.instruction.needs_model else 1
         return model + sum(t.numel() == self.params.numel() for t in _tensors(self.extras))
 
     def path(self, client: int) -> tuple[int, ...]:
-        """What a client's draws in this visit hang on, besides the seed and their purpose."""
+        """The random path of a client in this exchange, see `request_seed`."""
         return request_seed(self.round, client, self.repetition)
 
     def after(self, last: Broadcast | None) -> Broadcast:
-        """The same to a client whose last mail was ``last``: the model it still has is not sent
-        again."""
+        """The same message to a client whose last message was ``last``.
+
+        The model is marked as `repeat` if the client still has it.
+        """
         had = last if last is not None and last.instruction.needs_model else None
         has = had is not None and had.params is self.params and had.buffers is self.buffers
         return self if has == self.repeat else replace(self, repeat=has)
 
     def enclose(self, key: str, **tensors: Tensor) -> Broadcast:
-        """The same mail with ``tensors`` for the piece ``key``."""
+        """The same message with ``tensors`` for the piece ``key``."""
         return replace(self, extras={**self.extras, key: tensors})
 
 
 class _Payload:
-    """What one client or many have sent."""
+    """Tensors of one reply or of a batch of replies."""
 
     delta: Tensor
     buffers: Tensor
@@ -97,13 +100,12 @@ class _Payload:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensors sent."""
+        """Bytes of the tensors that are sent."""
         return _nbytes(self.delta, self.buffers, extras=self.extras)
 
     @property
     def models(self) -> int:
-        """Vectors of the model's size, one for each row of a sheaf; what is smaller does not
-        count."""
+        """Number of model-sized vectors, one per row of a batch; smaller tensors do not count."""
         if not self.delta.numel():
             return 0
         size, rows = self.delta.shape[-1], self.delta.numel() // self.delta.shape[-1]
@@ -111,66 +113,67 @@ class _Payload:
 
     @property
     def finite(self) -> bool:
-        """Whether everything in it is a number."""
+        """True if all entries are finite."""
         return all(_finite(t) for t in (self.delta, self.buffers, *_tensors(self.extras)))
 
 
 @dataclass(frozen=True)
 class Reply(_Payload):
-    """From a client to the server."""
+    """A message from a client to the server."""
 
     client: int
     delta: Tensor
-    """Sent minus returned, so it points uphill as a gradient does."""
+    """Sent minus returned parameters, so it points uphill like a gradient."""
     buffers: Tensor
     examples: int
-    """How many examples the client holds."""
+    """Number of examples that the client holds."""
     samples: int
-    """How many it went through in this visit, epochs counted."""
+    """Number of examples processed in this request, epochs included."""
     extras: Extras
     metrics: Mapping[str, float]
     steps: int = 1
-    """Local steps taken."""
+    """Number of local steps."""
     client_params: Model | None = None
-    """The client's own model where its walk ended, if somebody wants to look at it
-    (`ClientJob.returns_models`): a matter of the simulation, no part of what is sent."""
+    """The client's model after local training, if recorded (`ClientJob.returns_models`).
+
+    Exists only in the simulation and is not sent.
+    """
     request: str = ""
-    """The id of the letter that it answers."""
+    """The id of the request that it answers."""
 
     @property
     def weight(self) -> float:
-        """Its weight under "sized" weighting: the examples, or what was counted in them, such as
-        labelled pixels."""
+        """The weight under "sized" weighting: the examples, or another count such as labelled
+        pixels."""
         return self.metrics.get(WEIGHT, self.examples)
 
 
 @dataclass(frozen=True)
 class ReplyBatch(_Payload):
-    """Replies of one shape, from clients that hold equally many examples: a row for each in every
-    tensor."""
+    """Replies of clients with equally many examples: each tensor has one row per client."""
 
     clients: Sequence[int]
     delta: Tensor
     buffers: Tensor
     examples: int
-    """How many examples each of them holds."""
+    """Number of examples that each client holds."""
     samples: int
-    """How many each went through in this visit, epochs counted."""
+    """Number of examples that each client processed, epochs included."""
     extras: Extras
     metrics: Mapping[str, Tensor]
     steps: int = 1
-    """Local steps each has taken."""
+    """Number of local steps of each client."""
     client_params: Model | None = None
-    """Their own models, as in `Reply`."""
+    """The clients' models, see `Reply.client_params`."""
     requests: Sequence[str] = ()
-    """The ids of the letters that they answer."""
+    """The ids of the requests that they answer."""
 
     def __len__(self) -> int:
         return len(self.clients)
 
     @property
     def mean(self) -> Reply:
-        """Their mean, by size as well as each alike, as if one client had sent it."""
+        """The mean reply. All clients have the same size, so weighted and uniform means agree."""
         return Reply(
             -1,
             self.delta.mean(0),
@@ -186,14 +189,14 @@ class ReplyBatch(_Payload):
         )
 
     def __iter__(self) -> Iterator[Reply]:
-        """The replies one by one."""
+        """Iterate over single replies."""
         metrics = {name: values.tolist() for name, values in self.metrics.items()}
         requests = self.requests or [""] * len(self)
         for i, (client, extras) in enumerate(
             zip(self.clients, unstack(self.extras, len(self)), strict=True)
         ):
-            mine = {name: values[i] for name, values in metrics.items()}
-            own = (
+            row_metrics = {name: values[i] for name, values in metrics.items()}
+            client_params = (
                 None
                 if self.client_params is None
                 else Model(self.client_params.params[i], self.client_params.buffers[i])
@@ -205,16 +208,18 @@ class ReplyBatch(_Payload):
                 self.examples,
                 self.samples,
                 extras,
-                mine,
+                row_metrics,
                 self.steps,
-                own,
+                client_params,
                 requests[i],
             )
 
 
 def unstack(stacked: Extras, count: int) -> Iterator[dict[str, dict[str, Tensor]]]:
-    """The ``count`` rows of stacked tensors under the same names, copied: one that is kept does not
-    keep the others."""
+    """Split stacked tensors into ``count`` rows with the same names.
+
+    Rows are copied, so that keeping one row does not keep the memory of all.
+    """
     for i in range(count):
         yield {
             key: {name: t[i].clone() for name, t in named.items()} for key, named in stacked.items()
@@ -222,39 +227,38 @@ def unstack(stacked: Extras, count: int) -> Iterator[dict[str, dict[str, Tensor]
 
 
 def _finite(t: Tensor) -> bool:
-    # The sum is finite only if every entry is; it may overflow without one, so look again before
-    # saying no.
+    # The sum is finite only if all entries are. It may also overflow, so a sum that is not finite
+    # is checked entry by entry.
     return not t.numel() or bool(torch.isfinite(t.sum())) or bool(torch.isfinite(t).all())
 
 
 @dataclass(frozen=True)
 class Replies:
-    """All replies of one exchange, folded."""
+    """The aggregated replies of one exchange."""
 
     broadcast: Broadcast
-    """What was really sent: a probe may have moved the parameters."""
+    """The message that was sent; a server piece may have moved its parameters."""
     delta: Tensor
-    """The mean by the method's weighting, "sized" or "uniform"."""
+    """The mean delta by the method's weighting, "sized" or "uniform"."""
     buffers: Tensor
     uniform: Tensor
-    """The mean delta in which each client counts alike."""
+    """The mean delta in which all clients have the same weight."""
     count: int
     population: int
     loss: float
-    """The mean training loss, weighted like ``delta``; a client whose loss is over nothing does not
-    count."""
+    """The mean training loss, weighted like ``delta``. Clients of weight 0 do not count."""
     steps: float
-    """The mean number of local steps, each client alike."""
+    """The mean number of local steps over clients."""
     means: Mapping[tuple[str, str, str], Tensor]
     batch: float = 0.0
-    """The mean number of examples a local step, each client alike."""
+    """The mean batch size over clients."""
     weighting: str = "sized"
-    """How ``delta`` is weighted."""
+    """The weighting of ``delta``."""
     weight: float = 0.0
-    """What the replies weigh together, in examples or in clients."""
+    """The total weight of the replies, in examples or in clients."""
 
     def mean(self, key: str, name: str, weighting: str = "uniform") -> Tensor:
-        """The mean of an extra: each client alike, or "sized"."""
+        """The mean of an extra tensor, weighting "uniform" or "sized"."""
         return self.means[key, name, weighting]
 
     def with_delta(self, delta: Tensor) -> Replies:
@@ -263,8 +267,7 @@ class Replies:
 
 
 class _Mean:
-    """A running weighted mean; for equal weights it has the bits of the plain mean of the same
-    order."""
+    """A running weighted mean. With equal weights it is the plain running mean, bit for bit."""
 
     def __init__(self) -> None:
         self.weight = 0.0
@@ -278,18 +281,18 @@ class _Mean:
             self.value.lerp_(value, weight / self.weight if self.weight else 0.0)
 
 
-def _alike(some: Reply | ReplyBatch) -> Iterator[tuple[Reply, int]]:
-    """Replies that count alike, as one, and how many they are."""
-    if isinstance(some, Reply):
-        yield some, 1
-    elif WEIGHT in some.metrics:
-        yield from ((one, 1) for one in some)
+def _with_counts(received: Reply | ReplyBatch) -> Iterator[tuple[Reply, int]]:
+    """Yield (reply, count): single replies, or the mean of ``count`` replies of equal weight."""
+    if isinstance(received, Reply):
+        yield received, 1
+    elif WEIGHT in received.metrics:
+        yield from ((reply, 1) for reply in received)
     else:
-        yield some.mean, len(some)
+        yield received.mean, len(received)
 
 
 Combine = Callable[[Tensor, Tensor], Tensor]
-"""From replies' deltas in rows and their weights, which sum to 1, to one vector."""
+"""Maps deltas (one per row) and weights (sum 1) to one vector."""
 
 
 def aggregate(
@@ -300,8 +303,11 @@ def aggregate(
     weighting: str,
     aggregator: Combine | None = None,
 ) -> Replies:
-    """Fold replies as they come. ``weighting`` is "sized" (by weight) or "uniform"; a ``rule``
-    replaces the mean."""
+    """Aggregate replies in the order in which they arrive.
+
+    ``weighting`` is "sized" (by weight) or "uniform". ``aggregator`` replaces the weighted mean; it
+    needs all replies in memory.
+    """
     if aggregator is not None:
         singles = [
             single
@@ -312,7 +318,7 @@ def aggregate(
     delta, buffers, uniform, loss = _Mean(), _Mean(), _Mean(), _Mean()
     means: dict[tuple[str, str, str], _Mean] = defaultdict(_Mean)
     count, steps, batch = 0, 0, 0.0
-    for reply, n in (part for some in replies for part in _alike(some)):
+    for reply, n in (part for received in replies for part in _with_counts(received)):
         count += n
         weight = n * (reply.weight if weighting == "sized" else 1)
         delta.add(reply.delta, weight)
@@ -330,8 +336,9 @@ def aggregate(
                 means[key, name, "sized"].add(tensor, n * reply.weight)
     if delta.value is None or buffers.value is None or uniform.value is None or loss.value is None:
         raise FedflatError(
-            f"round {broadcast.round}: no client's reply could be used, so there is nothing to average. "
-            "Lower the learning rate, or stop at the first bad reply to see it (on_bad='raise')."
+            f"round {broadcast.round}: no client's reply could be used, so there is nothing to "
+            "average. Lower the learning rate, or stop at the first bad reply to see it "
+            "(on_bad='raise')."
         )
     return Replies(
         broadcast,

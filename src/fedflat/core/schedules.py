@@ -1,7 +1,7 @@
-"""Numbers that may change from round to round. Every hyper-parameter takes a float or a schedule.
+"""Numbers that may change from round to round. Hyperparameters take a float or a schedule.
 
-at(0.1, t)                                   0.1
-at(warmup(0.001, 0.15, 2000), t)             rises for 2,000 rounds, then stays
+at(0.1, t)                                   0.1 at(warmup(0.001, 0.15, 2000), t)             rises
+for 2,000 rounds, then stays
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from fedflat.registry.specs import TextSpec, register
 
 
 class Schedule(TextSpec, ABC):
-    """A number for every round."""
+    """A function from the round number to a value."""
 
     @property
-    def values_met(self) -> tuple[float, ...]:
-        """Values it takes or runs between, so that a range can be checked before the first
-        round."""
+    def bounds(self) -> tuple[float, ...]:
+        """Values that bound the schedule, to check ranges before the first round."""
         return ()
 
     @abstractmethod
@@ -32,7 +31,7 @@ Scalar = float | Schedule
 
 
 def at(value: Scalar, round: int) -> float:
-    """The value in this round.
+    """The value in round ``round``.
 
     >>> at(0.5, 3), at(decay(1.0, 0.5), 3)
     (0.5, 0.125)
@@ -41,10 +40,9 @@ def at(value: Scalar, round: int) -> float:
 
 
 def check_end(owner: str, things: Iterable[object], rounds: int) -> None:
-    """Refuse schedules in the fields of ``things`` that grow out of all numbers before the last of
-    ``rounds``.
+    """Refuse schedules in fields of ``things`` that overflow before the last of ``rounds`` rounds.
 
-    A piece of one's own without any setting may be a plain class.
+    Objects that are not dataclasses have no settings and are skipped.
     """
     for thing in things:
         for field in fields(thing) if is_dataclass(thing) else ():
@@ -62,10 +60,9 @@ def scalar(
     open_low: bool = False,
     high: float = float("inf"),
 ) -> None:
-    """Refuse a hyper-parameter that is neither a number in its range nor a schedule that stays in
-    it."""
-    for met in value.values_met if isinstance(value, Schedule) else (value,):
-        number(owner, name, met, low=low, open_low=open_low, high=high)
+    """Refuse a value that is neither a number in its range nor a schedule within that range."""
+    for bound in value.bounds if isinstance(value, Schedule) else (value,):
+        number(owner, name, bound, low=low, open_low=open_low, high=high)
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,8 +77,8 @@ class Decay(Schedule):
         number("decay", "rate", self.rate, low=0, open_low=True)
 
     @property
-    def values_met(self) -> tuple[float, ...]:
-        """Where it starts."""
+    def bounds(self) -> tuple[float, ...]:
+        """The start value."""
         return (self.value,)
 
     def __call__(self, round: int) -> float:
@@ -105,8 +102,8 @@ class Warmup(Schedule):
         number("warmup", "rounds", self.rounds, low=0, whole=True)
 
     @property
-    def values_met(self) -> tuple[float, ...]:
-        """Both ends."""
+    def bounds(self) -> tuple[float, ...]:
+        """First and last value."""
         return (self.first, self.last)
 
     def __call__(self, round: int) -> float:
@@ -117,8 +114,7 @@ class Warmup(Schedule):
 
 @dataclass(frozen=True, repr=False)
 class Cosine(Schedule):
-    """Half a cosine from ``first`` in round 0 down to ``last`` in round ``rounds``, then
-    ``last``."""
+    """A half cosine from ``first`` in round 0 to ``last`` in round ``rounds``, then ``last``."""
 
     first: float
     last: float
@@ -130,8 +126,8 @@ class Cosine(Schedule):
         number("cosine", "rounds", self.rounds, low=1, whole=True)
 
     @property
-    def values_met(self) -> tuple[float, ...]:
-        """Both ends."""
+    def bounds(self) -> tuple[float, ...]:
+        """First and last value."""
         return (self.first, self.last)
 
     def __call__(self, round: int) -> float:
@@ -141,8 +137,7 @@ class Cosine(Schedule):
 
 @dataclass(frozen=True, repr=False)
 class Cyclic(Schedule):
-    """Falls from just below ``high`` to ``low`` in every ``cycle`` rounds; ``high`` if the cycle is
-    one round.
+    """Falls linearly to ``low`` in every cycle of ``cycle`` rounds; ``high`` if ``cycle`` is 1.
 
     >>> [round(cyclic(1e-2, 1e-4, 4)(t), 6) for t in range(5)]
     [0.007525, 0.00505, 0.002575, 0.0001, 0.007525]
@@ -158,8 +153,8 @@ class Cyclic(Schedule):
         number("cyclic", "cycle", self.cycle, low=1, whole=True)
 
     @property
-    def values_met(self) -> tuple[float, ...]:
-        """Both ends."""
+    def bounds(self) -> tuple[float, ...]:
+        """Largest and smallest value."""
         return (self.high, self.low)
 
     def __call__(self, round: int) -> float:
@@ -171,7 +166,7 @@ class Cyclic(Schedule):
 
 @dataclass(frozen=True, repr=False)
 class Steps(Schedule):
-    """``values[i]`` from round ``rounds[i]`` on; ``rounds`` rises from 0.
+    """``values[i]`` from round ``rounds[i]`` on; ``rounds`` increases from 0.
 
     >>> [steps([0, 2], [0.1, 0.01])(t) for t in range(4)]
     [0.1, 0.1, 0.01, 0.01]
@@ -182,13 +177,14 @@ class Steps(Schedule):
 
     def __post_init__(self) -> None:
         for name in ("rounds", "values"):
-            given = getattr(self, name)
-            if not isinstance(given, list | tuple):
+            entries = getattr(self, name)
+            if not isinstance(entries, list | tuple):
                 raise SettingError(
-                    f"steps: {name} must be a list, found {given!r}, as in steps([0, 9], [1, 0.1])."
+                    f"steps: {name} must be a list, as in steps([0, 9], [1, 0.1]), "
+                    f"found {entries!r}."
                 )
-            object.__setattr__(self, name, tuple(given))
-            for entry in given:
+            object.__setattr__(self, name, tuple(entries))
+            for entry in entries:
                 number("steps", f"every entry of {name}", entry, whole=name == "rounds")
         rising = all(a < b for a, b in zip(self.rounds, self.rounds[1:], strict=False))
         if (
@@ -198,13 +194,13 @@ class Steps(Schedule):
             or len(self.rounds) != len(self.values)
         ):
             raise SettingError(
-                f"steps: rounds must rise from 0 and there must be a value for each, found {list(self.rounds)} "
-                f"and {list(self.values)}."
+                "steps: rounds must increase from 0 and have one value each, found "
+                f"{list(self.rounds)} and {list(self.values)}. Write e.g. steps([0, 9], [1, 0.1])."
             )
 
     @property
-    def values_met(self) -> tuple[float, ...]:
-        """All of them."""
+    def bounds(self) -> tuple[float, ...]:
+        """All values."""
         return self.values
 
     def __call__(self, round: int) -> float:
@@ -217,8 +213,8 @@ class Steps(Schedule):
 class Poly(Schedule):
     """``value (1 - t / rounds)^power``, then 0.
 
-    DeepLab and BiSeNet let the rate of every step fall like this. Within each visit: the piece
-    ``poly_rate()``.
+    DeepLab and BiSeNet decay the learning rate like this in every step. The piece ``poly_rate()``
+    does so within local training.
 
     >>> f"{poly(0.05, 10)(9):.8f}"
     '0.00629463'
@@ -234,8 +230,8 @@ class Poly(Schedule):
         number("poly", "power", self.power, low=0)
 
     @property
-    def values_met(self) -> tuple[float, ...]:
-        """Both ends."""
+    def bounds(self) -> tuple[float, ...]:
+        """First and last value."""
         return (self.value, 0.0)
 
     def __call__(self, round: int) -> float:

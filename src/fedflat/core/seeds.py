@@ -1,4 +1,4 @@
-"""Random numbers from (seed, purpose, round, client), so that any part of a run can be drawn again.
+"""Random generators derived from (seed, purpose, round, client).
 
 Every draw has its own generator. Nothing depends on what was drawn before, in which process, or on
 whether the run was stopped in between; two methods with one seed see the same clients and batches.
@@ -23,8 +23,7 @@ def derive(seed: int, purpose: str, *path: int) -> int:
 
 
 def request_seed(round: int, client: int, visit: int = 0) -> tuple[int, ...]:
-    """The path of a client's draws in a round; a further ``visit`` in the round has draws of its
-    own.
+    """The path of a client's random numbers in a round; repeated requests get other numbers.
 
     >>> request_seed(3, 7), request_seed(3, 7, 1)
     ((3, 7), (3, 7, 1))
@@ -38,13 +37,15 @@ def torch_generator(seed: int, purpose: str, *path: int) -> torch.Generator:
 
 
 def numpy_generator(seed: int, purpose: str, *path: int) -> np.random.Generator:
-    """A numpy generator for ``(seed, purpose, *path)``."""
+    """A NumPy generator for ``(seed, purpose, *path)``."""
     return np.random.default_rng(derive(seed, purpose, *path))
 
 
 def seed_modules(number: int, device: str) -> None:
-    """Seed what modules draw from: on the CPU the default generator alone, which is a hundred times
-    quicker."""
+    """Seed the generators that modules use.
+
+    On the CPU only the default generator is seeded, which is a hundred times faster.
+    """
     if device == "cpu":
         torch.default_generator.manual_seed(number)
     else:

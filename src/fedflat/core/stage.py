@@ -1,8 +1,7 @@
-"""Where in a stack a piece stands. ``+`` sorts by stage; left is near the data, right near the
-step.
+"""Order of pieces within a method. ``+`` sorts pieces by stage, from the data to the step.
 
-client   batch -> TERM -> PROBE ->          CORRECT -> LIMIT -> DECAY -> PACE -> w <- w - lr * g
-server   cohort        -> PROBE -> SCALE -> CORRECT ->                   PACE -> w <- w - delta
+client   batch -> TERM -> PROBE ->          CORRECT -> LIMIT -> DECAY -> OPTIMIZER -> w <- w - lr g
+server   cohort        -> PROBE -> SCALE -> CORRECT ->                   OPTIMIZER -> w <- w - delta
 """
 
 from __future__ import annotations
@@ -11,21 +10,21 @@ from enum import IntEnum
 
 
 class Stage(IntEnum):
-    """The places, from the data to the step."""
+    """Stages of a client's or a server's step, from the data to the step."""
 
     BATCH = 0
     """Changes the examples: mixup, cutout."""
     TERM = 1
-    """Adds to the loss."""
+    """Adds a term to the loss."""
     PROBE = 2
-    """Chooses where the gradient is taken: SAM and its kin."""
+    """Chooses the point of the gradient: SAM and its variants."""
     SCALE = 3
-    """Scales what the cohort returned: the server's learning rate."""
+    """Scales the aggregated delta: the server's learning rate."""
     CORRECT = 4
     """Adds a vector to the gradient: prox terms, duals, control variates."""
     LIMIT = 5
-    """Bounds it: clipping."""
+    """Bounds the gradient: clipping."""
     DECAY = 6
     """Weight decay: never clipped, never in an ascent step."""
     OPTIMIZER = 7
-    """Turns it into a step: momentum, Adam."""
+    """Turns the gradient into a step: momentum, Adam."""

@@ -1,4 +1,4 @@
-"""Examples as people have them, made tensors: NumPy arrays, lists, and torch's data sets."""
+"""Conversion of NumPy arrays, lists and torch data sets to tensors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from fedflat.errors import SettingError
 
 Arrays: TypeAlias = Tensor | ArrayLike
-"""A tensor, or what NumPy takes for an array."""
+"""A tensor, or anything that NumPy can convert to an array."""
 Pair: TypeAlias = tuple[Arrays, Arrays] | Dataset[Any]
-"""Inputs and labels, or a data set that gives one input and its label at a time."""
+"""Inputs and labels, or a data set of pairs of one input and its label."""
 
 
 def tensor(owner: str, what: str, value: Arrays) -> Tensor:
-    """``value`` as a tensor; a tensor stays what it is, labels and other whole numbers become
-    64-bit.
+    """``value`` as a tensor. Tensors stay unchanged; other integers become 64-bit.
 
     >>> tensor("tensors", "labels", [1, 2]).dtype
     torch.int64
@@ -41,29 +40,31 @@ def tensor(owner: str, what: str, value: Arrays) -> Tensor:
         ) from None
 
 
-def pair(owner: str, given: Pair) -> tuple[Tensor, Tensor]:
+def pair(owner: str, source: Pair) -> tuple[Tensor, Tensor]:
     """The inputs and labels of a pair or a data set."""
-    if isinstance(given, DataLoader):
+    if isinstance(source, DataLoader):
         raise SettingError(
-            f"{owner}: a DataLoader cuts batches itself. Give its data set: loader.dataset."
+            f"{owner}: a DataLoader makes batches itself. Pass its data set: loader.dataset."
         )
-    if isinstance(given, TensorDataset) and len(given.tensors) == 2:
-        return given.tensors[0].detach(), given.tensors[1].detach()
-    if isinstance(given, Dataset):
-        return _read(owner, given)
+    if isinstance(source, TensorDataset) and len(source.tensors) == 2:
+        return source.tensors[0].detach(), source.tensors[1].detach()
+    if isinstance(source, Dataset):
+        return _read(owner, source)
     try:
-        x, y = given
+        x, y = source
     except (TypeError, ValueError):
         raise SettingError(
-            f"{owner}: there must be a pair of inputs and labels or a torch Dataset, found {type(given).__name__}."
+            f"{owner}: there must be a pair of inputs and labels or a torch Dataset, found "
+            f"{type(source).__name__}."
         ) from None
     return tensor(owner, "inputs", x), tensor(owner, "labels", y)
 
 
-def _read(owner: str, given: Dataset[Any]) -> tuple[Tensor, Tensor]:
-    """All that a data set gives, one after the other, once."""
-    sized = hasattr(given, "__len__")
-    items: Iterable[Any] = (given[place] for place in range(len(given))) if sized else given  # type: ignore
+def _read(owner: str, source: Dataset[Any]) -> tuple[Tensor, Tensor]:
+    """All examples of a data set, each read once."""
+    items: Iterable[Any] = source  # type: ignore[assignment]
+    if hasattr(source, "__len__"):
+        items = (source[place] for place in range(len(source)))
     xs, ys = [], []
     for place, item in enumerate(items):
         try:
@@ -72,8 +73,9 @@ def _read(owner: str, given: Dataset[Any]) -> tuple[Tensor, Tensor]:
             ys.append(_label(owner, y))
         except (TypeError, ValueError) as error:
             raise SettingError(
-                f"{owner}: a data set must give pairs of an input, as a tensor, and a number or array for its label; "
-                f"its example {place} cannot be read ({error}). A transform such as ToTensor() makes tensors of images."
+                f"{owner}: a data set must give pairs of an input, as a tensor, and a number or "
+                f"array for its label; its example {place} cannot be read ({error}). A transform "
+                "such as ToTensor() makes tensors of images."
             ) from None
     if not xs:
         raise SettingError(f"{owner}: there must be examples, found a data set of none.")

@@ -1,6 +1,6 @@
-"""Random changes of a whole batch at a time: crop and flip of raw images, cutout, mixup.
+"""Random changes of whole batches: crop and flip of raw images, cutout, mixup.
 
-Crop and flip come before normalisation, as is usual for CIFAR; the border is black. Cutout (DeVries
+Crop and flip come before normalization, as is usual for CIFAR; the border is black. Cutout (DeVries
 and Taylor, arXiv:1708.04552) and mixup (Zhang et al., ICLR 2018, arXiv:1710.09412) come after it.
 """
 
@@ -20,21 +20,21 @@ from fedflat.errors import MOST_POINTS, SettingError, number
 
 @dataclass(frozen=True)
 class CropFlip:
-    """Pad each image with zeros, cut its own size out at a random place, and mirror it now and
-    then.
+    """Pad images with zeros, crop to the original size at a random position, and mirror at random.
 
     padding
         Pixels added on each side, at least 0.
     flip
         Probability of mirroring left and right.
     crop
-        Probability of cutting at a random place; else an image stays where it is.
+        Probability of cropping at a random position; otherwise an image is not moved.
     border
-        What stands around images, a number for each channel; none: 0, black.
+        Colour of the border, one number per channel; empty means 0, black.
     alike
-        Treat all images of a batch in the same way, drawn once, instead of each in its own.
+        Draw once per batch and change all its images in the same way.
     mask
-        What stands outside of masks, where targets are masks that move with their images; None: they are not.
+        Label outside of masks, if targets are masks that move with their images; None if they are
+        not.
     """
 
     padding: int = 4
@@ -53,17 +53,16 @@ class CropFlip:
         """The images ``(N, C, H, W)``, cropped and flipped, and masks ``(N, H, W)`` with them."""
         if len(self.border) > 1 and len(self.border) != inputs.shape[1]:
             raise SettingError(
-                f"CropFlip: border must have a number for each channel, found {len(self.border)} numbers and images of "
-                f"{inputs.shape[1]}. Give as many, or none for black."
+                f"CropFlip: border must have a number for each channel, found {len(self.border)} "
+                f"numbers and images of {inputs.shape[1]}. Give as many, or none for black."
             )
-        place = self._places(inputs, rng)
+        place = self._source_pixels(inputs, rng)
         if self.mask is not None:
-            targets = self._moved(targets.unsqueeze(1), place, (self.mask,)).squeeze(1)
-        return self._moved(inputs, place, self.border or (0,)), targets
+            targets = self._gather(targets.unsqueeze(1), place, (self.mask,)).squeeze(1)
+        return self._gather(inputs, place, self.border or (0,)), targets
 
-    def _places(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """For each pixel of each image, or of all alike, where in the padded image it comes
-        from."""
+    def _source_pixels(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        """For each pixel, its position in the padded image; one row per image, or one for all."""
         h, w = x.shape[2:]
         n, p = 1 if self.alike else len(x), self.padding
         corner = torch.randint(2 * p + 1, (2, n, 1), generator=rng)
@@ -76,7 +75,7 @@ class CropFlip:
         place = (rows * (w + 2 * p)).unsqueeze(2) + columns.unsqueeze(1)
         return place.view(n, 1, h * w).to(x.device)
 
-    def _moved(self, x: Tensor, place: Tensor, outside: tuple[int, ...]) -> Tensor:
+    def _gather(self, x: Tensor, place: Tensor, outside: tuple[int, ...]) -> Tensor:
         n, c, h, w = x.shape
         p = self.padding
         if len(outside) == 1:
@@ -89,9 +88,9 @@ class CropFlip:
 
 
 def cutout(x: Tensor, side: int, rng: torch.Generator) -> Tensor:
-    """The normalised batch with a square of ``side`` pixels set to 0 in each image.
+    """The normalized batch with a square of ``side`` pixels set to 0 in each image.
 
-    Its centre is a uniform pixel, and what lies outside the image is lost: the hole may be smaller.
+    Its centre is a random pixel. Parts outside the image are cut off, so the square may be smaller.
     """
     number("cutout", "side", side, low=1, whole=True)
     n, _, h, w = x.shape
@@ -106,7 +105,7 @@ def cutout(x: Tensor, side: int, rng: torch.Generator) -> Tensor:
 
 
 def mixup(batch: Batch, alpha: float, rng: torch.Generator) -> Batch:
-    """The batch mixed with a permutation of itself: ``lam x + (1 - lam) x'``, and targets of both.
+    """The batch mixed with a permutation of itself: ``lam x + (1 - lam) x'``, with both targets.
 
     One ``lam ~ Beta(alpha, alpha)`` for the whole batch; ``alpha`` is above 0, and 1 is usual.
     """

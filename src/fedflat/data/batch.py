@@ -1,7 +1,7 @@
-"""One mini-batch: what goes into a model and what should come out, of any type and number.
+"""Mini-batches: inputs and targets of any type and number.
 
-Inputs are a tensor, or a tuple of them that a module takes as so many arguments. Whole numbers stay
-whole numbers. Targets are a tensor or a tuple; a piece that blends examples wraps them as `Mixed`.
+Inputs are a tensor, or a tuple of tensors that a module takes as separate arguments. Integers stay
+integers. Targets are a tensor or a tuple; pieces that blend examples wrap them as `Mixed`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 Tensors: TypeAlias = Any
-"""A tensor or a tuple of tensors. Who says which is the data set; type checkers cannot know."""
+"""A tensor or a tuple of tensors, depending on the data set."""
 
 
 @dataclass(frozen=True)
@@ -28,47 +28,46 @@ class Mixed:
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs and targets of some examples; in a stack of clients, with a row for each of them."""
+    """Inputs and targets of some examples; in a stack of clients, with one row per client."""
 
     inputs: Tensors
     targets: Tensors
-    """Or `Mixed`."""
+    """Tensors or `Mixed`."""
 
     def __len__(self) -> int:
         return self.first.shape[0]
 
     @property
     def first(self) -> Tensor:
-        """The inputs; the first of several."""
+        """The inputs; the first tensor of several."""
         return leading(self.inputs)
 
     @property
     def labels(self) -> Tensor:
-        """The targets; the first of several, and before they were mixed."""
+        """The targets; the first tensor of several, without mixing."""
         return leading(self.targets)
 
 
 def arguments(inputs: Tensors) -> tuple[Tensor, ...]:
-    """What a module is called with."""
+    """The arguments for calling a module."""
     return tuple(inputs) if isinstance(inputs, tuple) else (inputs,)
 
 
 def leading(value: Tensors) -> Tensor:
-    """The first tensor of some."""
-    if type(value) is Tensor:  # by far the most
+    """The first tensor of a structure."""
+    if type(value) is Tensor:  # the common case
         return value
     return arguments(value.first if isinstance(value, Mixed) else value)[0]
 
 
 def each(make: Callable[..., Any], *values: Any) -> Any:
-    """The same structure with what ``make`` makes of the tensors that stand at the same place in
-    all ``values``.
+    """Apply ``make`` to the corresponding tensors of all ``values``; returns the same structure.
 
     >>> each(lambda a, b: a + b, (1, 2), (10, 20))
     (11, 22)
     """
     first = values[0]
-    if type(first) is Tensor:  # by far the most
+    if type(first) is Tensor:  # the common case
         return make(*values)
     if isinstance(first, Batch):
         inputs, targets = (
@@ -88,33 +87,33 @@ def each(make: Callable[..., Any], *values: Any) -> Any:
 
 
 def leaves(batch: Batch) -> list[Any]:
-    """All tensors of a batch, one after the other."""
-    found: list[Any] = []
-    each(found.append, batch)
-    return found
+    """All tensors of a batch as a list."""
+    tensors: list[Any] = []
+    each(tensors.append, batch)
+    return tensors
 
 
 def shape_of(batch: Batch) -> Batch:
-    """How a batch is made up, without its tensors: for `regrown`, and to tell batches apart."""
+    """The structure of a batch without its tensors: for `regrown`, and to compare batches."""
     empty: Batch = each(lambda leaf: None, batch)
     return empty
 
 
 def regrown(empty: Batch, parts: Sequence[Any]) -> Batch:
-    """The batch that is made up like ``empty``, of the tensors that `leaves` gives."""
+    """The batch of structure ``empty`` with the tensors from `leaves`."""
     left = iter(parts)
     batch: Batch = each(lambda leaf: next(left), empty)
     return batch
 
 
 def rows(batch: Batch) -> Iterator[Batch]:
-    """The batch of each client in a stack of them."""
+    """The batches of the single clients of a stack."""
     for place in range(len(batch)):
         yield each(lambda leaf: leaf[place], batch)  # noqa: B023
 
 
 def stacked(batches: Sequence[Batch]) -> Batch:
-    """Batches of several clients, all of one shape, as rows of one."""
+    """Batches of several clients, all of one shape, as rows of one batch."""
     like = leading(batches[0].inputs)
 
     def join(*parts: Any) -> Tensor:

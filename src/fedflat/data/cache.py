@@ -1,8 +1,8 @@
-"""Data that are asked for several times in one go, opened once.
+"""A cache of opened data sets.
 
-A study looks at its data to choose a model, again to check every run before the first begins, and
-again for each run. What is kept is small: named sets are read once a process anyway, and who holds
-what is a list of places.
+A study opens its data to choose a model, again to check every run before the first begins, and
+again for each run. The cached objects are small: named sets are read once per process anyway, and a
+partition is a list of positions.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ _kept: ContextVar[_Kept | None] = ContextVar("_kept", default=None)
 
 @contextmanager
 def opened_once() -> Iterator[None]:
-    """Until its end, `opened` opens the same data for the same seed once. Nested, the outermost one
-    counts."""
+    """Context in which `opened` opens the same data and seed only once. Contexts may be nested."""
     if _kept.get() is not None:
         yield
         return
@@ -32,7 +31,7 @@ def opened_once() -> Iterator[None]:
 
 
 def opened(on: DataSpec, seed: int) -> Federation:
-    """``on.open(seed)``, or what that gave before, within `opened_once`."""
+    """``on.open(seed)``, or its cached result within `opened_once`."""
     kept = _kept.get()
     if kept is None:
         return on.open(seed)
@@ -40,5 +39,5 @@ def opened(on: DataSpec, seed: int) -> Federation:
         kept[id(on), seed] = (
             on,
             on.open(seed),
-        )  # the data are kept too, so that nothing else gets their id
+        )  # keep the data alive, so that their id is not reused
     return kept[id(on), seed][1]

@@ -1,5 +1,4 @@
-"""Federations whose clients hold other examples than they did: fewer, more, or without
-something."""
+"""Federations with modified client examples: fewer, more, or without some part."""
 
 from __future__ import annotations
 
@@ -12,12 +11,12 @@ from fedflat.data.federation import Federation, OnDemand, PartitionedFederation
 from fedflat.errors import SettingError
 
 Change = Callable[[AnyExamples], AnyExamples]
-"""Makes other examples of some, as many of them and in their order; can be pickled."""
+"""Replaces examples by as many others in the same order; must be picklable."""
 
 
 @dataclass(frozen=True)
 class Changing:
-    """Makes a client's examples, and changes them."""
+    """Makes a client's examples, then changes them."""
 
     make: Callable[[int], AnyExamples]
     change: Change
@@ -27,7 +26,7 @@ class Changing:
 
 
 class Changed(OnDemand):
-    """Clients that are made when they are asked for, and then changed."""
+    """Clients that are made on demand and then changed."""
 
     def pooled(self) -> PartitionedFederation:
         assert isinstance(self.make, Changing)
@@ -36,8 +35,7 @@ class Changed(OnDemand):
 
 
 def changed(fed: Federation, change: Change, what: str) -> Federation:
-    """The same federation with clients whose examples are changed, and who keep none for testing;
-    test sets stay."""
+    """The same federation with changed client examples and no client test sets; test sets stay."""
     if isinstance(fed, PartitionedFederation):
         return replace(fed, train=change(fed.train), held_out=None)
     if isinstance(fed, OnDemand):

@@ -1,5 +1,4 @@
-"""What is known of clients besides their examples, by name: the facets of the domains that their
-examples are of."""
+"""Known properties of clients by name: the facets of their examples' domains."""
 
 from __future__ import annotations
 
@@ -8,14 +7,13 @@ from fedflat.errors import SettingError, nearest
 
 
 def facets(fed: Federation) -> tuple[str, ...]:
-    """The names there are."""
+    """The names of all facets."""
     domains = fed.test.domains or (fed.data(0).domains if fed.here else None)
     return domains.facets if domains else ()
 
 
 def column(fed: Federation, name: str) -> list[str]:
-    """The value at each client; refused if there is no such column, or if a client has several
-    values.
+    """The value of a facet for each client; an error if it is unknown or not unique per client.
 
     >>> from fedflat import street
     >>> sorted(column(street(towns=2, weather="rain,sun", clients=4).open(0), "weather"))
@@ -41,13 +39,13 @@ def _value(fed: Federation, client: int, place: int, name: str) -> str:
     domains = fed.data(client).domains
     values = sorted({one[place] for one in domains.each}) if domains else []
     if len(values) != 1:
-        found = (
+        description = (
             f"several ({', '.join(values[:3])}{', ...' if len(values) > 3 else ''})"
             if values
             else "none"
         )
         raise SettingError(
-            f"clients cannot be grouped by {name!r}, since client {client} has {found}. Deal the data out so that "
-            "every client has one."
+            f"clients cannot be grouped by {name!r}, since client {client} has {description}. "
+            "Partition the data so that every client has one."
         )
     return values[0]

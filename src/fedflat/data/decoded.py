@@ -1,8 +1,8 @@
-"""Examples that were read from files, kept within a memory budget, and read ahead by threads.
+"""A cache of examples read from files, with a memory budget and threads that read ahead.
 
-One `Decoded` serves all sets of a process that have the same budget. Which examples are kept and
-when they were read changes no bit of any batch: an example is what its file holds, and a file that
-cannot be read is an error when its batch is cut, not when a thread came upon it.
+One `Decoded` serves all sets of a process that have the same budget. What is cached and when it was
+read does not change any batch. A file that cannot be read is an error when its batch is made, not
+when a thread reads it ahead.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from fedflat.data.batch import arguments
 from fedflat.errors import DataError
 
 READERS = 4
-"""Threads that read and decode."""
+"""Number of threads that read and decode."""
 Reader = Callable[[str], Any]
-"""Makes an example of the file at a path: a function, or a frozen dataclass, that can be hashed and
+"""Reads the example in the file at a path: a function or a frozen dataclass that can be hashed and
 pickled."""
 
 
 class Key(NamedTuple):
-    """An example in a file as it was when the set was opened."""
+    """An example in a file, as it was when the set was opened."""
 
     read: Reader
     path: str
@@ -34,37 +34,39 @@ class Key(NamedTuple):
 
 
 class Decoded:
-    """Examples by key: at most ``budget`` bytes of them, those not used for longest go first."""
+    """Examples by key: at most ``budget`` bytes; the least recently used are dropped first."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.held = 0
-        """Bytes of what is kept."""
+        """Bytes of the cached examples."""
         self._kept: OrderedDict[Key, Any] = OrderedDict()
         self._coming: dict[Key, Future[Any]] = {}
         self._largest = 0
         self._lock = Lock()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="fedflat-reader")
 
-    def take(self, wanted: Sequence[Key]) -> list[Any]:
-        """These examples, read if they are not there."""
+    def take(self, keys: Sequence[Key]) -> list[Any]:
+        """These examples, read if they are not cached."""
         with self._lock:
-            found = {key: self._kept.get(key) for key in wanted}
-            asked = {key: self._asked(key) for key, example in found.items() if example is None}
-            for key in found:
-                if key in asked:
-                    found[key] = asked[key].result()
+            examples = {key: self._kept.get(key) for key in keys}
+            futures = {
+                key: self._future(key) for key, example in examples.items() if example is None
+            }
+            for key in examples:
+                if key in futures:
+                    examples[key] = futures[key].result()
                 else:
                     self._kept.move_to_end(key)
-            for key in asked:
-                self._keep(key, found[key])
-        return [found[key] for key in wanted]
+            for key in futures:
+                self._keep(key, examples[key])
+        return [examples[key] for key in keys]
 
-    def expect(self, wanted: Sequence[Key]) -> None:
-        """Begin to read what will be asked for next, as far as the budget allows."""
+    def expect(self, keys: Sequence[Key]) -> None:
+        """Start to read examples that are needed next, as far as the budget allows."""
         with self._lock:
-            soon = dict.fromkeys(wanted)
-            self._settle(soon)
+            soon = dict.fromkeys(keys)
+            self._collect(soon)
             for key in self._kept.keys() & soon.keys():
                 self._kept.move_to_end(key)
             for key in soon:
@@ -73,11 +75,11 @@ class Decoded:
                         return
                     self._coming[key] = self._readers.submit(_example, key)
 
-    def _asked(self, key: Key) -> Future[Any]:
+    def _future(self, key: Key) -> Future[Any]:
         return self._coming.pop(key, None) or self._readers.submit(_example, key)
 
-    def _settle(self, soon: Iterable[Key]) -> None:
-        """Keep, or give up, what was expected and has not been asked for."""
+    def _collect(self, soon: Iterable[Key]) -> None:
+        """Cache or drop examples that were read ahead but not requested."""
         for key, future in [
             (key, future) for key, future in self._coming.items() if key not in soon
         ]:
@@ -94,8 +96,7 @@ class Decoded:
         self._room(0, ())
 
     def _room(self, more: int, spared: Iterable[Key]) -> bool:
-        """Let go of the oldest until there is room for what is coming and ``more``; whether there
-        is."""
+        """Drop the oldest examples until ``more`` bytes fit; True if they fit."""
         while self.held + (len(self._coming) + more) * self._largest > self.budget:
             oldest = next(iter(self._kept), None)
             if oldest is None or oldest in spared:
@@ -106,7 +107,7 @@ class Decoded:
 
 @cache
 def decoded(budget: int) -> Decoded:
-    """What this process keeps within ``budget`` bytes."""
+    """The cache of this process with this budget."""
     return Decoded(budget)
 
 
@@ -119,10 +120,10 @@ def _bytes(example: Any) -> int:
 def _example(key: Key) -> Any:
     try:
         return key.read(key.path)
-    except DataError:  # a sentence of its own
+    except DataError:  # it has a clear message already
         raise
-    except Exception as error:  # decoders raise many kinds
+    except Exception as error:  # decoders raise many types
         why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         raise DataError(
-            f"{key.path} cannot be read ({why}). Put the file right, or take it out."
+            f"{key.path} cannot be read ({why}). Repair the file, or remove it."
         ) from error

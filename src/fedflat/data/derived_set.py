@@ -1,4 +1,4 @@
-"""Data sets that are made of another one, or of two."""
+"""Data sets that are derived from one or two others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fedflat.registry.specs import name_of
 
 @dataclass(frozen=True, repr=False)
 class DerivedSet(DataSpec):
-    """Something is made of ``on``: it is for the same task, and its classes have the same names."""
+    """A set derived from ``on``, with the same task and class names."""
 
-    origin = "is made of another set"
+    origin = "is derived from another set"
 
     on: DataSpec
 
@@ -28,12 +28,12 @@ class DerivedSet(DataSpec):
 
     @property
     def usual_task(self) -> str:  # type: ignore[override]
-        """That of the set it is made of."""
+        """The task of the underlying set."""
         return self.on.usual_task
 
     @property
     def usual_model(self) -> str | None:  # type: ignore[override]
-        """That of the set it is made of."""
+        """The model of the underlying set."""
         return self.on.usual_model
 
     def class_names(self) -> tuple[str, ...]:

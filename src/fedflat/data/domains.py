@@ -1,8 +1,8 @@
-"""Where examples are from: a town, a weather, a camera.
+"""Domains of examples, such as town, weather and camera.
 
-A domain is a value for each facet, such as ``("T01", "CN", "A")`` for town, weather and vehicle.
-Clients whose examples are all of one domain are that domain's clients; tests tell apart what they
-have seen and what not.
+A domain has a value for each facet, such as ``("T01", "CN", "A")`` for town, weather and vehicle. A
+client has a domain if all its examples share one. Test sets distinguish domains that were trained
+on from others.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 Domain = tuple[str, ...]
-"""A value for each facet; empty if it is not known, or not one."""
+"""A value for each facet; empty if unknown or not unique."""
 
 
 @dataclass(frozen=True)
 class Domains:
-    """The domain of each of some examples."""
+    """The domains of a list of examples."""
 
     facets: tuple[str, ...]
-    """What the values say, such as town, weather and vehicle."""
+    """Names of the facets, such as town, weather and vehicle."""
     each: tuple[Domain, ...]
     look: int = 0
-    """How many of the facets, the first ones, say what a picture looks like; 0 for all of them."""
+    """The number of facets, from the first, that determine the look of an image; 0 means all."""
 
     @classmethod
     def alike(cls, facets: tuple[str, ...], domain: Domain, count: int, look: int = 0) -> Domains:
-        """So many examples of one domain."""
+        """``count`` examples of one domain."""
         return cls(facets, (domain,) * count, look)
 
     def of(self, places: Iterable[int]) -> Self:
-        """Those of the examples at ``places``."""
+        """The domains of the examples at ``places``."""
         return replace(self, each=tuple(self.each[place] for place in places))
 
     def __add__(self, more: Domains) -> Self:
@@ -40,36 +40,34 @@ class Domains:
 
     @property
     def only(self) -> Domain:
-        """The one domain that all are of; empty if there are several."""
-        found = set(self.each)
-        return found.pop() if len(found) == 1 else ()
+        """The domain that all examples share; empty if there are several."""
+        distinct = set(self.each)
+        return distinct.pop() if len(distinct) == 1 else ()
 
     @property
     def looks(self) -> list[int]:
-        """A number for each example that is the same for all that look alike, wherever it is worked
-        out.
+        """A number per example that is equal for examples of the same look.
 
-        It has 24 bits, so that a float holds it.
+        It does not depend on the machine, and has 24 bits, so that a float can hold it.
         """
         return [
             zlib.crc32("/".join(domain[: self.look or None]).encode()) >> 8 for domain in self.each
         ]
 
     def groups(self) -> dict[str, list[int]]:
-        """The examples of every value that tells some of them from others, by the facets' order and
-        their own."""
-        found: dict[str, list[int]] = {}
+        """Positions of the examples of each facet value that not all examples have."""
+        positions: dict[str, list[int]] = {}
         for facet in range(len(self.facets)):
             values = sorted({domain[facet] for domain in self.each})
             for value in values if len(values) > 1 else ():
-                found[value] = [
+                positions[value] = [
                     place for place, domain in enumerate(self.each) if domain[facet] == value
                 ]
-        return found
+        return positions
 
     def finest(self) -> dict[Domain, list[int]]:
-        """The examples of every domain."""
-        found: dict[Domain, list[int]] = {domain: [] for domain in sorted(set(self.each))}
+        """Positions of the examples of each domain."""
+        positions: dict[Domain, list[int]] = {domain: [] for domain in sorted(set(self.each))}
         for place, domain in enumerate(self.each):
-            found[domain].append(place)
-        return found
+            positions[domain].append(place)
+        return positions

@@ -1,7 +1,6 @@
-"""Examples and the batches cut from them: an interface, and examples as tensors in memory.
+"""Examples and their batches: an interface, and examples as tensors in memory.
 
-Images stay uint8 until a batch is cut; crops, flips and normalisation are done a whole batch at a
-time.
+Images stay uint8 until a batch is made. Crops, flips and normalization work on whole batches.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ from fedflat.errors import SettingError
 
 
 class Augment(Protocol):
-    """Changes a batch of raw examples at random, targets such as masks together with inputs; a
-    picklable value."""
+    """Changes a batch of raw examples at random, inputs and targets together. Must be picklable."""
 
     def __call__(self, inputs: Any, targets: Any, rng: torch.Generator) -> tuple[Any, Any]:
         """The changed inputs and targets, of the same shapes and types."""
@@ -30,21 +28,21 @@ class Augment(Protocol):
 
 
 Change = Callable[[Any, Tensor], Any]
-"""From the raw inputs of a client's examples and their places to changed ones, of the same shape
+"""Maps raw inputs of a client's examples and their positions to changed inputs of the same shape
 and type."""
 
 
 class AnyExamples(ABC):
-    """A whole set of examples, wherever they are kept."""
+    """A set of examples, in memory or elsewhere."""
 
     classes: int
-    """How many kinds of targets there are; 0 if they are not kinds."""
+    """The number of classes; 0 if targets are not classes."""
     targets: Tensors
-    """What should come out for each example, as it is stored."""
+    """The target of each example, as stored."""
     domains: Domains | None = None
-    """Where each example is from, if that is known."""
+    """The domain of each example, if known."""
     unlabelled: ClassVar[bool] = False
-    """Whether nobody is told what should come out."""
+    """True if the targets must not be read."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -52,29 +50,26 @@ class AnyExamples(ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """The shape of one input; of the first if there are several."""
+        """The shape of one input; of the first tensor if there are several."""
 
     @property
     def augments(self) -> bool:
-        """Whether batches are changed at random in training."""
+        """True if batches are augmented in training."""
         return False
 
     @abstractmethod
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
-        """The examples at ``index``, ready for a model; augmented if there is a generator to do it
-        with."""
+        """The examples at ``index``, ready for a model; augmented if ``rng`` is given."""
 
     def raw(self, index: Tensor) -> Examples:
-        """The examples at ``index`` in memory, as they are stored; their batches are those of this
-        set."""
+        """The examples at ``index`` in memory, as stored, with the same preprocessing."""
         raise SettingError(
-            f"the examples of a {type(self).__name__} cannot be had as they are stored, and must be here. Give it a "
-            "method raw(index) that makes Examples of them."
+            f"a {type(self).__name__} cannot give its examples as stored, which is needed here. "
+            "Define a method raw(index) that returns Examples."
         )
 
     def expect(self, index: Tensor) -> None:
-        """Be told which examples are asked for next: what is not in memory can be read
-        meanwhile."""
+        """Announce the examples that are needed next, so that they can be read in advance."""
 
     @abstractmethod
     def plain(self) -> Self:
@@ -82,14 +77,14 @@ class AnyExamples(ABC):
 
     @abstractmethod
     def part(self, where: slice) -> Self:
-        """Some of the examples."""
+        """A contiguous part of the examples."""
 
     @abstractmethod
     def retargeted(self, targets: Tensor) -> Self:
         """The same inputs with other targets."""
 
-    def stripped(self) -> Self:
-        """The same inputs with targets of the same shapes that say nothing."""
+    def with_blank_targets(self) -> Self:
+        """The same inputs with targets of the same shapes and without information."""
         return self.retargeted(each(_blank, self.targets))
 
     @abstractmethod
@@ -97,17 +92,18 @@ class AnyExamples(ABC):
         """The same set on another device."""
 
     def like(self, inputs: Tensor) -> Examples:
-        """Other raw inputs that are made ready for a model as these are, with targets that say
-        nothing."""
-        raise SettingError("these examples are no pictures, and pictures are needed here.")
+        """Examples with these raw inputs and blank targets, preprocessed like this set."""
+        raise SettingError(
+            "these examples are not images, which are needed here. Use a data set of images."
+        )
 
     @abstractmethod
     def traces(self) -> Sequence[Any]:
-        """Tensors, numbers and texts that tell these examples from others."""
+        """Tensors, numbers and texts that identify these examples."""
 
     @property
     def labelled(self) -> bool:
-        """Whether each example has one class."""
+        """True if each example has one class."""
         targets = self.targets
         return (
             isinstance(targets, Tensor) and targets.dim() == 1 and not targets.is_floating_point()
@@ -115,11 +111,11 @@ class AnyExamples(ABC):
 
     @property
     def labels(self) -> Tensor:
-        """The class of each example; refused where targets are no classes."""
+        """The class of each example; an error if targets are not classes."""
         if not self.labelled:
             raise SettingError(
-                "these examples have no class each, and one is needed here. Deal them out by iid(), quantity_skew() or "
-                "by_user(), which do not look at classes."
+                "these examples do not have one class each, which is needed here. Partition them "
+                "with iid(), quantity_skew() or by_user(), which do not use classes."
             )
         labels: Tensor = self.targets
         return labels
@@ -127,11 +123,11 @@ class AnyExamples(ABC):
 
 @dataclass(frozen=True)
 class Examples(AnyExamples):
-    """A set in memory: raw inputs, targets, and how a batch of inputs is made ready for a model.
+    """Examples in memory: raw inputs, targets, and the preprocessing of a batch.
 
-    Bytes become numbers from 0 to 1, floats are normalised by ``mean`` and ``std``, one number a
-    channel; other whole numbers, such as those of letters, stay what they are. Inputs and targets
-    may be tuples of tensors.
+    Bytes are scaled to 0 to 1, and floats are normalized by ``mean`` and ``std``, one number per
+    channel. Other integers, such as indices of characters, stay unchanged. Inputs and targets may
+    be tuples of tensors.
     """
 
     inputs: Tensors
@@ -154,21 +150,22 @@ class Examples(AnyExamples):
         return self.augment is not None
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
-        inputs, targets = _picked(self.inputs, index), _picked(self.targets, index)
+        inputs, targets = _select(self.inputs, index), _select(self.targets, index)
         if rng is not None and self.augment is not None:
             inputs, targets = self.augment(inputs, targets, rng)
-        if type(inputs) is Tensor:  # by far the most
-            return Batch(self._ready(inputs, dtype), each(partial(_typed, dtype), targets))
+        if type(inputs) is Tensor:  # the common case
+            return Batch(self._ready(inputs, dtype), each(partial(_cast_targets, dtype), targets))
         return Batch(
-            each(lambda t: self._ready(t, dtype), inputs), each(partial(_typed, dtype), targets)
+            each(lambda t: self._ready(t, dtype), inputs),
+            each(partial(_cast_targets, dtype), targets),
         )
 
     def raw(self, index: Tensor) -> Examples:
         domains = self.domains and self.domains.of(index.tolist())
         return replace(
             self,
-            inputs=_picked(self.inputs, index),
-            targets=_picked(self.targets, index),
+            inputs=_select(self.inputs, index),
+            targets=_select(self.targets, index),
             domains=domains,
         )
 
@@ -190,7 +187,9 @@ class Examples(AnyExamples):
         return replace(self, augment=None)
 
     def part(self, where: slice) -> Examples:
-        inputs, targets = (each(lambda t: t[where], some) for some in (self.inputs, self.targets))
+        inputs, targets = (
+            each(lambda t: t[where], tensors) for tensors in (self.inputs, self.targets)
+        )
         domains = self.domains and self.domains.of(range(len(self))[where])
         return replace(self, inputs=inputs, targets=targets, domains=domains)
 
@@ -199,12 +198,12 @@ class Examples(AnyExamples):
 
     def to(self, device: str) -> Examples:
         inputs, targets = (
-            each(lambda t: t.to(device), some) for some in (self.inputs, self.targets)
+            each(lambda t: t.to(device), tensors) for tensors in (self.inputs, self.targets)
         )
         return replace(self, inputs=inputs, targets=targets)
 
     def like(self, inputs: Tensor) -> Examples:
-        """See `AnyExamples.like`; bytes become floats where these are floats."""
+        """See `AnyExamples.like`; bytes are converted if these examples are floats."""
         stored = self.inputs
         if isinstance(stored, Tensor) and stored.is_floating_point():
             inputs = inputs.to(stored.dtype) / 255
@@ -221,10 +220,10 @@ class Examples(AnyExamples):
         ]
 
 
-def _picked(some: Tensors, index: Tensor) -> Any:
-    if type(some) is Tensor:
-        return some.index_select(0, index)
-    return each(lambda t: t.index_select(0, index), some)
+def _select(tensors: Tensors, index: Tensor) -> Any:
+    if type(tensors) is Tensor:
+        return tensors.index_select(0, index)
+    return each(lambda t: t.index_select(0, index), tensors)
 
 
 def _blank(targets: Tensor) -> Tensor:
@@ -232,60 +231,59 @@ def _blank(targets: Tensor) -> Tensor:
     return torch.full((), nothing, dtype=targets.dtype, device=targets.device).expand(targets.shape)
 
 
-def _typed(dtype: torch.dtype, targets: Tensor) -> Tensor:
-    """Numbers to be met in the model's type, classes whole."""
+def _cast_targets(dtype: torch.dtype, targets: Tensor) -> Tensor:
+    """Floating-point targets in the model's type; classes unchanged."""
     return targets.to(dtype) if targets.is_floating_point() else targets.long()
 
 
 @cache
 def _constants(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Numbers that are sent to a device once."""
+    """Cached, so that the numbers are sent to a device once."""
     return torch.tensor(values, dtype=dtype, device=device)
 
 
 @dataclass(frozen=True)
 class ClientData:
-    """What one client holds: some of the examples, by index."""
+    """The data of one client: some of the examples, by index."""
 
     examples: AnyExamples
     index: Tensor
     held_out: Tensor | None = None
-    """What it keeps for testing, if the data were split inside the clients."""
+    """Indices of the client's test examples, if the data were split within clients."""
     change: Change | None = field(default=None, compare=False)
-    """What becomes of raw inputs in training, before they are augmented."""
+    """Change of the raw inputs in training, before augmentation."""
 
     def __len__(self) -> int:
         return self.index.shape[0]
 
     @property
     def own_test(self) -> ClientData | None:
-        """What it keeps for testing, as data."""
+        """The client's own test examples."""
         return None if self.held_out is None else ClientData(self.examples, self.held_out)
 
     @property
     def domains(self) -> Domains | None:
-        """Where each of them is from, if that is known."""
+        """The domain of each example, if known."""
         return self.examples.domains and self.examples.domains.of(self.index.tolist())
 
     @property
     def targets(self) -> Any:
-        """The targets it holds, as they are stored."""
+        """The targets of the client's examples, as stored."""
         return each(lambda t: t.index_select(0, self.index), self.examples.targets)
 
     @property
     def labels(self) -> Tensor:
-        """The classes it holds, where targets are classes."""
+        """The classes of the client's examples."""
         return self.examples.labels.index_select(0, self.index)
 
     def counts(self, classes: int) -> Tensor:
-        """How many examples of each class it holds; where there are no classes, how many in all."""
+        """The number of examples per class; without classes, the total number."""
         if not self.examples.labelled:
             return torch.tensor([len(self)])
         return torch.bincount(self.labels.cpu(), minlength=classes)
 
     def changed(self, change: Change) -> ClientData:
-        """The same data whose raw inputs ``change`` changes in training, after what changes them
-        already."""
+        """The same data with one more change of raw inputs in training, after existing ones."""
         before = self.change
         if before is None:
             return replace(self, change=change)
@@ -297,18 +295,18 @@ class ClientData:
         return ClientData(self.examples.to(device), self.index.to(device), held_out)
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
-        """The batch of this client's ``index``-th examples."""
+        """The batch of this client's examples at ``index``."""
         places = self.index.index_select(0, index.to(self.index.device))
         if self.change is None or rng is None:
             return self.examples.batch(places, dtype, rng)
-        some = self.examples.raw(places)
-        changed = replace(some, inputs=self.change(some.inputs, index))
+        raw = self.examples.raw(places)
+        changed = replace(raw, inputs=self.change(raw.inputs, index))
         return changed.batch(torch.arange(len(places), device=places.device), dtype, rng)
 
     def batches(
         self, order: Iterable[Tensor], dtype: torch.dtype, rng: torch.Generator | None = None
     ) -> Iterator[Batch]:
-        """A batch for each entry of ``order``; while one is worked on, the next is expected."""
+        """One batch per entry of ``order``; the next one is read in advance."""
         coming = iter(order)
         places = next(coming, None)
         while places is not None:

@@ -1,8 +1,7 @@
-"""A federation: the only way to reach examples. Clients, what each holds, and the test set.
+"""Federations: clients, the examples that each holds, and test sets.
 
-`PartitionedFederation` holds the examples of everybody and deals them out by index; `OnDemand`
-makes a client's examples when they are asked for, so that a million clients cost no more than a
-thousand.
+`PartitionedFederation` holds all examples and assigns them to clients by index. `OnDemand` makes a
+client's examples when they are needed, so that a million clients cost no more than a thousand.
 """
 
 from __future__ import annotations
@@ -25,50 +24,51 @@ from fedflat.errors import SettingError
 from fedflat.registry.specs import TextSpec
 
 EVERYBODY = 10_000
-"""The most clients made on demand that are made all at once, for what needs all of them."""
+"""Most clients of an `OnDemand` federation that are made at once, where all are needed."""
 LOOKED_AT = 1_000
-"""The most clients made on demand that are looked at to say how unequal they are."""
+"""Most clients of an `OnDemand` federation that are made to compute statistics."""
 
 
 class DataSpec(TextSpec, ABC):
-    """A frozen dataclass that says which data set, cut in which way; ``open`` reads it."""
+    """A frozen dataclass that names a data set and its partition; ``open`` reads it."""
 
     usual_task: ClassVar[str] = "classification()"
-    """What is learnt from it if nothing is said."""
+    """The default task."""
     usual_model: ClassVar[str | None] = None
-    """The model for those who name none; None: that of the task."""
+    """The default model; None means that of the task."""
     origin: ClassVar[str] = ""
-    """Where it comes from, if not from files."""
+    """The origin of the data, if there are no files."""
 
     @abstractmethod
     def open(self, seed: int) -> Federation:
-        """The federation for this seed: the same text and seed give the same clients."""
+        """The federation for this seed. The same text and seed give the same clients."""
 
     def class_names(self) -> tuple[str, ...]:
-        """What its classes are called, in their order; none if they go by their numbers."""
+        """The names of the classes in order; empty if they have only numbers."""
         return ()
 
 
 class Federation(ABC):
-    """Clients by number, what each of them holds, and examples to test on."""
+    """Clients by number, the examples that each holds, and test examples."""
 
     test: ClientData
     held_out: Sequence[Tensor] | None = None
-    """Each client's own part to test on, if the data were split inside the clients."""
+    """Indices of each client's own test examples, if the data were split within clients."""
     more: Mapping[str, ClientData] = {}
     """Further test sets by name: other domains, clients that never train, a gallery."""
     here: ClassVar[bool] = True
-    """Whether `data` can be asked for in the server's process; if not, only those who visit clients
-    open them."""
+    """True if `data` can be called in the server's process.
+
+    If not, only executors open clients' data.
+    """
 
     @property
     def tests(self) -> dict[str, ClientData]:
-        """All test sets by name; the first is the main one, whose scores the run reports."""
+        """All test sets by name. The first is the main one, whose scores the run reports."""
         return {"test": self.test, **self.more}
 
     def domain(self, client: int) -> Domain:
-        """The domain that all of a client's examples are of; empty if there are several, or none is
-        known."""
+        """The domain that all of a client's examples share; empty if several or unknown."""
         domains = self.data(client).domains
         return domains.only if domains else ()
 
@@ -89,23 +89,23 @@ class Federation(ABC):
 
     @abstractmethod
     def data(self, client: int) -> ClientData:
-        """What ``client`` trains on, and what it keeps for testing."""
+        """The examples of ``client`` for training, and its own test examples."""
 
     def own_test(self, client: int) -> ClientData | None:
-        """What ``client`` keeps for testing, if the data were split inside the clients."""
+        """The own test examples of ``client``, if the data were split within clients."""
         return self.data(client).own_test
 
     def size(self, client: int) -> int:
-        """How many examples ``client`` trains on."""
+        """The number of training examples of ``client``."""
         return len(self.data(client))
 
     @abstractmethod
     def sizes(self) -> Sequence[int]:
-        """How many examples each client trains on."""
+        """The number of training examples of each client."""
 
     @abstractmethod
     def skew(self) -> Skew:
-        """How unequal the clients' training examples are."""
+        """Statistics of how unequal the clients' training examples are."""
 
     @abstractmethod
     def to(self, device: str) -> Federation:
@@ -113,13 +113,12 @@ class Federation(ABC):
 
     @abstractmethod
     def pooled(self) -> Federation:
-        """The same examples in one place: a single client who holds everything."""
+        """The same examples at a single client."""
 
 
 @dataclass(frozen=True)
 class PartitionedFederation(Federation):
-    """A federation by index: who holds which of the training examples, and perhaps keeps which for
-    testing."""
+    """A federation that assigns training and test examples to clients by index."""
 
     train: AnyExamples
     test: ClientData
@@ -131,8 +130,8 @@ class PartitionedFederation(Federation):
         for client in range(len(self.parts)):
             if len(self.parts[client]) == 0:
                 raise SettingError(
-                    f"client {client} of {len(self.parts)} holds no example. Use fewer clients, a milder "
-                    "partition, or a larger data set."
+                    f"client {client} of {len(self.parts)} holds no example. Use fewer clients, a "
+                    "milder partition, or a larger data set."
                 )
 
     @property
@@ -143,7 +142,7 @@ class PartitionedFederation(Federation):
         return len(self.parts[client])
 
     def sizes(self) -> Sequence[int]:
-        """See `Federation.sizes`; counted once."""
+        """See `Federation.sizes`; cached."""
         return self._sizes
 
     @cached_property
@@ -176,28 +175,27 @@ class PartitionedFederation(Federation):
 
 @dataclass(frozen=True)
 class OnDemand(Federation):
-    """A federation whose clients are made when they are asked for. Nothing grows with their number.
+    """A federation whose clients are made on demand. Its cost does not grow with their number.
 
-    What needs every client is done for at most `EVERYBODY` of them, and refused for more; figures
-    of how unequal they are come from `LOOKED_AT` of them.
+    Operations that need every client are refused for more than `EVERYBODY` clients. Statistics use
+    at most `LOOKED_AT` clients.
     """
 
     clients: int
     make: Callable[[int], AnyExamples]
-    """The training examples of a client, the same whenever it is asked for."""
+    """Returns the training examples of a client, always the same."""
     test: ClientData
     device: str = "cpu"
     more: Mapping[str, ClientData] = field(default_factory=dict)
-    whence: Callable[[int], Domain] | None = None
-    """The domain of a client, without making its examples; if nothing is said they are made and
-    asked."""
+    domain_of: Callable[[int], Domain] | None = None
+    """Returns the domain of a client without making its examples. None: the examples are made."""
 
     @property
     def population(self) -> int:
         return self.clients
 
     def domain(self, client: int) -> Domain:
-        return super().domain(client) if self.whence is None else self.whence(client)
+        return super().domain(client) if self.domain_of is None else self.domain_of(client)
 
     def data(self, client: int) -> ClientData:
         examples = self.make(client)
@@ -209,7 +207,7 @@ class OnDemand(Federation):
         return data if self.device == "cpu" else data.to(self.device)
 
     def sizes(self) -> Sequence[int]:
-        """See `Federation.sizes`; counted once."""
+        """See `Federation.sizes`; cached."""
         return self._sizes
 
     @cached_property
@@ -231,27 +229,27 @@ class OnDemand(Federation):
         return replace(self, test=self.test.to(device), device=device, more=more)
 
     def pooled(self) -> PartitionedFederation:
-        made = [self.make(client) for client in self._everybody("to train in one place")]
-        train = joined([one for one in made if isinstance(one, Examples)])
+        examples = [self.make(client) for client in self._everybody("to train in one place")]
+        train = concatenate([part for part in examples if isinstance(part, Examples)])
         everybody = [torch.arange(len(train), device=self.device)]
         return PartitionedFederation(train.to(self.device), self.test, everybody, more=self.more)
 
     def _everybody(self, why: str) -> range:
         if self.clients > EVERYBODY:
             raise SettingError(
-                f"{why}, all {self.clients} clients would have to be made, and they are made when asked for. Use at "
-                f"most {EVERYBODY} clients for it."
+                f"{why}, all {self.clients} clients would have to be made, and they are made when "
+                f"asked for. Use at most {EVERYBODY} clients for it."
             )
         return range(self.clients)
 
 
-def joined(sets: Sequence[Examples]) -> Examples:
-    """Sets of the same kind, one after the other."""
+def concatenate(sets: Sequence[Examples]) -> Examples:
+    """Concatenate sets of the same kind."""
     inputs, targets = (
-        each(lambda *parts: torch.cat(parts), *some)
-        for some in ([s.inputs for s in sets], [s.targets for s in sets])
+        each(lambda *parts: torch.cat(parts), *tensors)
+        for tensors in ([s.inputs for s in sets], [s.targets for s in sets])
     )
     domains = sets[0].domains
-    for one in sets[1:]:
-        domains = domains and one.domains and domains + one.domains
+    for other in sets[1:]:
+        domains = domains and other.domains and domains + other.domains
     return replace(sets[0], inputs=inputs, targets=targets, domains=domains)

@@ -12,17 +12,18 @@ Labels = NDArray[np.int64]
 
 
 def k_means(points: Points, count: int, seed: int, *, starts: int = 10) -> Labels:
-    """Return the cluster of each point, from 0 to ``count - 1``. No cluster is empty.
+    """The cluster of each point, from 0 to ``count - 1``. No cluster is empty.
 
     points
-        One row for each point; at least ``count`` rows.
+        One row per point; at least ``count`` rows.
     starts
-        How often k-means++ draws new centres. The result with the lowest sum of squared distances is taken.
+        Number of initializations by k-means++. The result with the lowest inertia is returned.
 
-    One thread does the work, because the order of sums, and with it the result, depends on the
-    number of threads.
+    It uses one thread, because the order of sums, and so the result, depends on the number of
+    threads.
 
-    >>> k_means(np.array([[0.0], [1.0], [10.0], [11.0]]), 2, seed=0).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
+    >>> labels = k_means(np.array([[0.0], [1.0], [10.0], [11.0]]), 2, seed=0).tolist()
+    >>> labels in ([0, 0, 1, 1], [1, 1, 0, 0])
     True
     """
     from sklearn.cluster import KMeans
@@ -32,9 +33,9 @@ def k_means(points: Points, count: int, seed: int, *, starts: int = 10) -> Label
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", ConvergenceWarning
-        )  # fewer different points than clusters: see below
-        found = KMeans(count, n_init=starts, random_state=seed % 2**32).fit(points)
-    labels: Labels = found.labels_.astype(np.int64)
+        )  # warns if there are fewer distinct points than clusters: see below
+        model = KMeans(count, n_init=starts, random_state=seed % 2**32).fit(points)
+    labels: Labels = model.labels_.astype(np.int64)
     for empty in np.setdiff1d(np.arange(count), labels):
         largest = np.bincount(labels).argmax()
         labels[np.flatnonzero(labels == largest)[-1]] = empty

@@ -1,11 +1,10 @@
-"""What all published sets have in common: a partition, a number of clients, a split inside them.
+"""Base classes of published data sets: a partition, a number of clients, a split within them.
 
     digits(lda(0), clients=50)
     cifar100(pam(), clients=500)
     fashion_mnist(pathological(5), clients=100, split=0.7, pool=True)
 
-A `FileSet` has files. One that was read is kept for the next opening in the same process, as long
-as its files do not change.
+A `FileSet` is read from files. It is cached for the process as long as its files do not change.
 """
 
 from __future__ import annotations
@@ -31,18 +30,20 @@ from fedflat.registry.specs import name_of
 
 @dataclass(frozen=True, repr=False)
 class NamedSet(DataSpec):
-    """What all named sets have in common.
+    """Base class of all named sets.
 
     partition
-        Who holds what. All else is said by name.
+        How examples are assigned to clients. The other arguments are given by name.
     clients
         The number of clients, K.
     split
-        Share of each client's examples it trains on; the rest are its own test set. ``None``: no such split.
+        Share of each client's examples for training; the rest are its own test set. ``None``: no
+        split.
     pool
-        Deal out training and test examples together, and test on what the clients held out (needs ``split``).
+        Partition training and test examples together, and test on what the clients hold out
+        (needs ``split``).
     seed
-        Decides the partition and the split. ``None``: the seed of the run does.
+        Seed of the partition and the split. ``None``: the seed of the run.
     """
 
     partition: Partition = field(default_factory=Iid)
@@ -56,8 +57,8 @@ class NamedSet(DataSpec):
         check_cut(self.name, self.partition, self.clients, self.split, self.seed)
         if self.pool and self.split is None:
             raise SettingError(
-                f"{self.name}: pool=True deals the test set out too, so clients must keep a part to test on. "
-                "Say split=0.7, or leave pool out."
+                f"{self.name}: pool=True partitions the test set too, so clients must hold out a "
+                "part to test on. Add split=0.7, or remove pool."
             )
 
     def __repr__(self) -> str:
@@ -66,19 +67,19 @@ class NamedSet(DataSpec):
 
     @property
     def name(self) -> str:
-        """The name it is said by."""
+        """The registered name."""
         return name_of(type(self))
 
     @abstractmethod
     def raw(self) -> RawSet:
-        """All its examples as published."""
+        """All examples as published."""
 
     def ready(self, raw: RawSet) -> Examples:
-        """The examples with what must be done to a batch of them."""
+        """The examples with their preprocessing."""
         return Examples(raw.x, raw.y, raw.classes)
 
     def open(self, seed: int) -> Federation:
-        """The federation for this seed, unless the set has its own."""
+        """The federation for this seed, unless the set has its own seed."""
         raw = self.raw()
         seed = seed if self.seed is None else self.seed
         coarse = None if raw.coarse is None else raw.coarse.numpy()
@@ -95,23 +96,22 @@ class NamedSet(DataSpec):
 
 
 class FileSet(NamedSet):
-    """A set that is published as files: which, how they are read, and where they can be had."""
+    """A set published as files: their names, how to read them, and where to download them."""
 
     layout: ClassVar[FileLayout]
     sources: ClassVar[tuple[Source, ...]] = ()
-    """Tried in turn; none if people must bring the files."""
+    """Sources, tried in turn; none if users must provide the files."""
     counts: ClassVar[tuple[int, int]]
-    """How many training and test examples it has when it is whole; for those that can be
-    fetched."""
+    """The numbers of training and test examples of the complete set, to check downloads."""
     balanced: ClassVar[bool] = True
-    """Whether all classes have equally many."""
+    """True if all classes have equally many examples."""
     by_hand: ClassVar[str] = ""
-    """Where people find it, in a sentence, if no source works."""
+    """A sentence that says where users find the files."""
 
     @classmethod
     @abstractmethod
     def read(cls, files: Sequence[Path]) -> RawSet:
-        """The set in these files, which are in the order of the layout."""
+        """Read the set from its files, given in the order of the layout."""
 
     def raw(self) -> RawSet:
         files = locate(self.name, self.layout)

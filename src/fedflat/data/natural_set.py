@@ -1,10 +1,10 @@
-"""Sets whose examples have owners, who are the clients: writers, roles in plays, people who drew.
+"""Data sets whose examples have owners, who become the clients: writers, roles in plays.
 
     shakespeare(clients=100)
     femnist(iid(), clients=3500)
 
-As many owners as there are clients are drawn by the seed. Another partition deals the examples of
-the same owners out in its own way.
+The seed selects as many owners as there are clients. Other partitions redistribute the examples of
+the same owners.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ class NaturalSet(FileSet):
     partition: Partition = field(default_factory=ByUser)
 
     whose: ClassVar[str]
-    """What its owners are called."""
+    """The plural noun for its owners."""
 
     @abstractmethod
     def owners(self) -> Index:
-        """The ids of all who hold enough to be a client, in ascending order."""
+        """The ids of all owners with enough examples, in ascending order."""
 
     def of(self, owners: Index) -> RawSet:
-        """The examples of these owners, with whose they are; and those to test on, of these owners
-        or of nobody."""
+        """The examples of these owners with their ids, and test examples of these owners or of
+        none."""
         raw = self.raw()
         assert raw.users is not None
         users = raw.users.numpy()
-        kept = np.isin(users, [*owners, -1])
-        if kept.all():
+        selected = np.isin(users, [*owners, -1])
+        if selected.all():
             return raw
         return RawSet(
-            raw.x[kept],
-            raw.y[kept],
-            int(kept[: raw.train].sum()),
+            raw.x[selected],
+            raw.y[selected],
+            int(selected[: raw.train].sum()),
             raw.classes,
             None,
-            raw.users[kept],
+            raw.users[selected],
         )
 
     def open(self, seed: int) -> Federation:
-        """The federation for this seed, unless the set has its own."""
+        """The federation for this seed, unless the set has its own seed."""
         seed = seed if self.seed is None else self.seed
-        raw = self.of(drawn(self.name, self.whose, self.owners(), self.clients, seed))
+        raw = self.of(select_owners(self.name, self.whose, self.owners(), self.clients, seed))
         assert raw.users is not None
         return federate(
             self.ready(raw),
@@ -74,16 +74,16 @@ class NaturalSet(FileSet):
         )
 
 
-def drawn(name: str, whose: str, owners: Index, clients: int, seed: int) -> Index:
-    """So many of the owners, drawn by the seed, in ascending order; refused if there are not as
-    many.
+def select_owners(name: str, whose: str, owners: Index, clients: int, seed: int) -> Index:
+    """``clients`` owners selected by the seed, in ascending order; an error if there are too few.
 
-    >>> drawn("plays", "roles", np.array([3, 5, 9]), 3, seed=0).tolist()
+    >>> select_owners("plays", "roles", np.array([3, 5, 9]), 3, seed=0).tolist()
     [3, 5, 9]
     """
     if len(owners) < clients:
         raise SettingError(
-            f"{name}: {clients} clients need as many {whose}, found {len(owners)}. Use fewer clients."
+            f"{name}: {clients} clients need as many {whose}, found {len(owners)}. Use fewer "
+            "clients."
         )
     if len(owners) == clients:
         return owners

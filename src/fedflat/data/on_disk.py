@@ -1,8 +1,7 @@
 """Examples in files, read when a batch needs them: for data larger than memory.
 
-While a model works on one batch, threads read the next; what was read is kept within a budget
-(`decoded`). A batch has the same bits as that of the same examples in memory, whoever cuts it and
-whenever.
+While a model works on one batch, threads read the next. Examples are cached within a budget
+(`decoded`). A batch is bit for bit the same as that of the same examples in memory.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from fedflat.data.examples import AnyExamples, Augment, Examples
 from fedflat.errors import MOST_BYTES, DataError, number
 
 BUDGET = 10**9
-"""Bytes of examples that a process keeps, if nothing else is said."""
+"""Default number of bytes that a process caches."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +28,17 @@ class OnDisk(AnyExamples):
     """Examples that are read from files when they are needed.
 
     paths
-        A file for each example.
+        One file per example.
     read
-        ``read(path)`` gives its inputs, a tensor or a tuple of them; with ``pairs``, its inputs and its targets. Worker
-        processes are sent it, so it must be a function of a module or a frozen dataclass.
+        ``read(path)`` returns its inputs, a tensor or a tuple; with ``pairs``, its inputs and its
+        targets. It is sent to worker processes, so it must be a module-level function or a frozen
+        dataclass.
     targets
-        What should come out for each example; None if ``read`` gives pairs.
+        The target of each example; None if ``read`` returns pairs.
     classes, mean, std, augment
         As for `Examples`.
     memory
-        How many bytes of examples each process keeps.
+        Bytes of examples that each process caches.
     """
 
     paths: Sequence[str]
@@ -52,7 +52,7 @@ class OnDisk(AnyExamples):
     memory: int = BUDGET
     device: str = "cpu"
     stamps: Tensor | None = field(default=None, compare=False)
-    """Size and time of each file when the set was opened; found out if they are not given."""
+    """Size and modification time of each file when the set was opened; read from disk if None."""
 
     def __post_init__(self) -> None:
         number("OnDisk", "memory", self.memory, low=0, high=MOST_BYTES, whole=True)
@@ -61,7 +61,8 @@ class OnDisk(AnyExamples):
         ):
             found = "none" if self.targets is None else len(leading(self.targets))
             raise DataError(
-                f"OnDisk: there must be a target for each of {len(self.paths)} files, found {found}."
+                f"OnDisk: there must be a target for each of {len(self.paths)} files, found "
+                f"{found}."
             )
         if self.stamps is None:
             object.__setattr__(
@@ -73,7 +74,7 @@ class OnDisk(AnyExamples):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """See `AnyExamples.shape`; the first file is read for it."""
+        """See `AnyExamples.shape`; reads the first file."""
         [example] = self._decoded.take(self._keys(torch.tensor([0])))
         return tuple(leading(example[0] if self.pairs else example).shape)
 
@@ -86,10 +87,12 @@ class OnDisk(AnyExamples):
 
     def raw(self, index: Tensor) -> Examples:
         places = index.tolist()
-        found = self._decoded.take(self._keys(index))
-        inputs = self._joined(places, [one[0] for one in found] if self.pairs else found)
+        decoded_examples = self._decoded.take(self._keys(index))
+        inputs = self._stack(
+            places, [example[0] for example in decoded_examples] if self.pairs else decoded_examples
+        )
         if self.targets is None:
-            targets = self._joined(places, [one[1] for one in found])
+            targets = self._stack(places, [example[1] for example in decoded_examples])
         else:
             targets = each(lambda t: t.index_select(0, index.to(t.device)), self.targets)
         examples = Examples(inputs, targets, self.classes, self.mean, self.std, self.augment)
@@ -110,8 +113,7 @@ class OnDisk(AnyExamples):
         return replace(self, targets=targets)
 
     def to(self, device: str) -> OnDisk:
-        """See `AnyExamples.to`; what is kept stays in the machine's memory, batches are sent
-        over."""
+        """See `AnyExamples.to`; the cache stays in main memory, batches are sent to the device."""
         return replace(self, device=device)
 
     def like(self, inputs: Tensor) -> Examples:
@@ -120,13 +122,21 @@ class OnDisk(AnyExamples):
         )
 
     def traces(self) -> list[Any]:
-        """See `AnyExamples.traces`: names and sizes of files, not what they hold."""
+        """See `AnyExamples.traces`: names and sizes of files, not their contents."""
         assert self.stamps is not None
         names = "\0".join(map(os.path.basename, self.paths))
-        told = torch.frombuffer(bytearray(os.fsencode(f"{names}\0")), dtype=torch.uint8)
+        encoded_names = torch.frombuffer(bytearray(os.fsencode(f"{names}\0")), dtype=torch.uint8)
         targets = () if self.targets is None else arguments(self.targets)
         sizes = self.stamps[:, 0].contiguous()
-        return [told, sizes, *targets, self.classes, list(self.mean), list(self.std), self.pairs]
+        return [
+            encoded_names,
+            sizes,
+            *targets,
+            self.classes,
+            list(self.mean),
+            list(self.std),
+            self.pairs,
+        ]
 
     @property
     def _decoded(self) -> Decoded:
@@ -141,27 +151,28 @@ class OnDisk(AnyExamples):
             for place, stamp in zip(index.tolist(), stamps, strict=True)
         ]
 
-    def _joined(self, places: list[int], parts: list[Any]) -> Tensors:
-        """One tensor, or tuple of tensors, of those of several examples."""
+    def _stack(self, places: list[int], parts: list[Any]) -> Tensors:
+        """The tensors of several examples, stacked."""
         like = [t.shape for t in arguments(parts[0])]
         for place, part in zip(places, parts, strict=True):
             shapes = [t.shape for t in arguments(part)]
             if shapes != like:
                 raise DataError(
-                    f"{self.paths[place]} holds {_shapes(shapes)}, and {self.paths[places[0]]} {_shapes(like)}: the "
-                    "examples of a set must be alike. Bring them to one size."
+                    f"{self.paths[place]} holds {_shapes(shapes)}, and {self.paths[places[0]]} "
+                    f"{_shapes(like)}: the examples of a set must be alike. Bring them to one "
+                    "size."
                 )
         return each(lambda *tensors: torch.stack(tensors), *parts)
 
 
 def _stamp(path: str) -> tuple[int, int]:
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except OSError as error:
         raise DataError(
-            f"{path} cannot be read ({error.strerror}). Put the file right, or take it out."
+            f"{path} cannot be read ({error.strerror}). Repair the file, or remove it."
         ) from None
-    return found.st_size, found.st_mtime_ns
+    return stat.st_size, stat.st_mtime_ns
 
 
 def _shapes(shapes: list[torch.Size]) -> str:

@@ -1,5 +1,4 @@
-"""The colours of classes in masks: those that Cityscapes made known for what it names, others
-spread over the wheel."""
+"""Colours of classes in masks: those of Cityscapes where names match, other hues elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 IGNORED = (0, 0, 0)
-"""Of pixels that count nowhere."""
+"""Colour of ignored pixels."""
 COLOURS = {
     "road": (128, 64, 128),
     "sidewalk": (244, 35, 232),
@@ -40,14 +39,13 @@ ALIKE = {
     "pedestrian": "person",
     "bicyclist": "rider",
 }
-"""Other sets' words for the same."""
+"""Names of the same classes in other sets."""
 GOLDEN = 0.618033988749895
-"""A step around the wheel after which hues never lie close to those just before."""
+"""Step of the hue (the golden ratio), which keeps successive hues apart."""
 
 
 def palette(names: Sequence[str], count: int) -> NDArray[np.uint8]:
-    """The colours ``(256, 3)`` of ``count`` classes with these names, or with none; all other
-    places are black.
+    """The colours ``(256, 3)`` of ``count`` classes; unused entries are black.
 
     >>> palette(["road", "pavement"], 2)[:3].tolist()
     [[128, 64, 128], [244, 35, 232], [0, 0, 0]]

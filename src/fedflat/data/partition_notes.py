@@ -1,4 +1,4 @@
-"""What must be known of a data set's partition beside results: see `Partition.note`."""
+"""Notes on partitions to print beside results: see `Partition.note`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedflat.registry.specs import parse
 
 
 def partitions_in(spec: DataSpec) -> Iterator[Partition]:
-    """The partitions of a data set and of the sets that it is made of."""
+    """The partitions of a data set and of the sets that it is derived from."""
     for each in fields(spec):  # type: ignore[arg-type]
         value = getattr(spec, each.name)
         if isinstance(value, Partition):
@@ -22,21 +22,22 @@ def partitions_in(spec: DataSpec) -> Iterator[Partition]:
 
 
 def partition_notes(spec: DataSpec, fed: Federation | None = None) -> list[str]:
-    """The notes of its partitions; with the classes that a client has on average if the data are
-    open."""
-    found = [partition for partition in partitions_in(spec) if partition.note()]
-    if not found:
+    """The notes of a data set's partitions; with classes per client if ``fed`` is given."""
+    partitions = [partition for partition in partitions_in(spec) if partition.note()]
+    if not partitions:
         return []
     counted = fed is not None and fed.here and fed.data(0).examples.labelled
     mean = fed.skew().classes_mean if fed is not None and counted else None
-    return list(dict.fromkeys(partition.note(mean) for partition in found))
+    return list(dict.fromkeys(partition.note(mean) for partition in partitions))
 
 
 def notes_of_text(on: str) -> tuple[str, ...]:
-    """The notes on a data set by its text; none if this version cannot read it.
+    """The notes on a data set by its text; none if this version cannot parse it.
 
-    >>> notes_of_text("digits(lda(0.1, concentration='component'))"), len(notes_of_text("digits(lda(0.1))"))
-    ((), 1)
+    >>> notes_of_text("digits(lda(0.1, concentration='component'))")
+    ()
+    >>> len(notes_of_text("digits(lda(0.1))"))
+    1
     """
     try:
         spec = parse(on, "data set")

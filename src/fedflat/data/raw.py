@@ -1,4 +1,4 @@
-"""A whole published set, as its files have it."""
+"""A complete data set as its files contain it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class RawSet:
-    """A whole published set: the training examples, then, in the same tensors, the test
-    examples."""
+    """A complete data set: in each tensor the training examples, followed by the test examples."""
 
     x: Tensor
     y: Tensor
@@ -25,14 +24,14 @@ class RawSet:
     classes: int
     coarse: Tensor | None = None
     users: Tensor | None = None
-    """Whose each example is; -1 for those of nobody who trains."""
+    """The owner of each example; -1 for test examples without a training owner."""
 
 
 def labels_below(path: Path, labels: Bytes, classes: int, what: str = "label") -> None:
-    """Refuse labels of classes that are not there."""
+    """Refuse labels of classes that do not exist."""
     wrong = np.flatnonzero(labels >= classes)
     if len(wrong):
         raise DataError(
-            f"{path}: {what}s must be below {classes}, found {labels[wrong[0]]} at example {wrong[0]}. "
-            "It is damaged or of another format."
+            f"{path}: {what}s must be below {classes}, found {labels[wrong[0]]} at example "
+            f"{wrong[0]}. It is damaged or of another format."
         )

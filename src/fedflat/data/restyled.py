@@ -1,5 +1,4 @@
-"""Examples that are given the styles of others in training, at random: LADD's server, before the
-rounds."""
+"""Examples that get random styles of other examples in training, as on LADD's server."""
 
 from __future__ import annotations
 
@@ -20,25 +19,24 @@ from fedflat.data.wrapped import Wrapped
 
 @dataclass(frozen=True)
 class Restyled(Wrapped):
-    """Images that are each given a style, drawn anew whenever they are trained on, before they are
-    augmented."""
+    """Images that get a random style whenever they are trained on, before augmentation."""
 
     styles: Tensor
     """``(styles, channels, rows, columns)``: amplitudes of low frequencies."""
     size: tuple[int, int] | None = None
-    """The height and width at which they were taken; None: as the images are."""
+    """Height and width of the images that the styles come from; None: those of these images."""
 
     @property
     def augments(self) -> bool:
-        """They do."""
+        """Always True."""
         return True
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
         if rng is None:
             return self.examples.batch(index, dtype)
-        some = self.examples.raw(index)
-        drawn = self.styles[torch.randint(len(self.styles), (len(index),), generator=rng)]
-        changed = replace(some, inputs=in_styles(some.inputs, drawn, self.size))
+        raw = self.examples.raw(index)
+        styles = self.styles[torch.randint(len(self.styles), (len(index),), generator=rng)]
+        changed = replace(raw, inputs=in_styles(raw.inputs, styles, self.size))
         return changed.batch(torch.arange(len(index), device=index.device), dtype, rng)
 
     def plain(self) -> AnyExamples:  # type: ignore[override]
@@ -52,7 +50,7 @@ class Restyled(Wrapped):
 
 
 def in_styles(images: Tensor, styles: Tensor, size: tuple[int, int] | None) -> Tensor:
-    """Images, of bytes or from 0 to 1, each in a style that was taken at ``size``."""
+    """Images (bytes, or 0 to 1), each in one of the ``styles``, which were computed at ``size``."""
     if images.dtype == torch.uint8:
         return restyled(images, styles, size)
     return restyled(images * 255, styles, size).to(images.dtype) / 255
@@ -60,14 +58,13 @@ def in_styles(images: Tensor, styles: Tensor, size: tuple[int, int] | None) -> T
 
 @dataclass(frozen=True, repr=False)
 class InStyles(DerivedSet):
-    """A data set in one place whose images are trained on in the styles of others; made in the
-    course of a run."""
+    """A data set at one client whose images get the styles of others; created during a run."""
 
     styles: Tensor = field(compare=False)
     size: tuple[int, int] | None = None
 
     def open(self, seed: int) -> PartitionedFederation:
-        """Everything at one client, in styles."""
+        """All examples at one client, in styles."""
         fed = self.on.open(seed).pooled()
         assert isinstance(fed, PartitionedFederation)
         return replace(fed, train=Restyled(fed.train, self.styles, self.size))

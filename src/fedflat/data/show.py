@@ -1,4 +1,4 @@
-"""What a partition makes of a data set: the work behind ``fedflat data show SPEC``."""
+"""Text summary of a data set and its partition, printed by ``fedflat data show SPEC``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from fedflat.data.partition_notes import partitions_in
 from fedflat.data.partitions.lda import Lda
 
 BARS = 40
-"""The length of the longest bar, and of a row of bars, in letters."""
+"""Length of the longest bar, and of a row of bars, in characters."""
 HEIGHTS = " ▁▂▃▄▅▆▇█"
 
 
 def show(spec: DataSpec, seed: int = 0) -> str:
-    """The data set in a few lines: its examples, and how unequal its clients are under this
-    seed."""
+    """A summary of a few lines: the examples, and how unequal the clients are under this seed."""
     fed = spec.open(seed)
     shape = "x".join(map(str, fed.shape))
     lines = [
@@ -39,15 +38,15 @@ def show(spec: DataSpec, seed: int = 0) -> str:
     if fed.test.domains is not None:
         lines += [
             "",
-            *_drawn_sizes(fed.sizes()),
-            *_who_has_what(fed, fed.test.domains),
-            *_tested(fed),
+            *_size_histogram(fed.sizes()),
+            *_facet_table(fed, fed.test.domains),
+            *_test_domains(fed),
         ]
     return "\n".join(lines)
 
 
-def _drawn_sizes(sizes: Sequence[int]) -> list[str]:
-    """How many clients are how large, as a row of bars."""
+def _size_histogram(sizes: Sequence[int]) -> list[str]:
+    """A histogram of client sizes, as a row of bars."""
     low, high = min(sizes), max(sizes)
     if low == high:
         return []
@@ -62,30 +61,30 @@ def _drawn_sizes(sizes: Sequence[int]) -> list[str]:
     ]
 
 
-def _who_has_what(fed: Federation, domains: Domains) -> list[str]:
-    """For each facet its values: how many clients have only that, and how many examples they hold,
-    as a bar."""
+def _facet_table(fed: Federation, domains: Domains) -> list[str]:
+    """For each value of each facet: clients that have only this value, and their examples."""
     homes, sizes = [fed.domain(client) for client in range(fed.population)], fed.sizes()
     if not any(homes):
         return ["every client has examples of several domains"]
     lines = []
     for place, facet in enumerate(domains.facets):
-        found: dict[str, list[int]] = {}
+        sizes_by_value: dict[str, list[int]] = {}
         for home, size in zip(homes, sizes, strict=True):
-            found.setdefault(home[place] if home else "several", []).append(size)
-        most = max(map(sum, found.values()))
+            sizes_by_value.setdefault(home[place] if home else "several", []).append(size)
+        most = max(map(sum, sizes_by_value.values()))
         lines.append(f"clients by {facet}:")
-        longest = max(12, *(len(value) + 1 for value in found))
-        for value, held in sorted(found.items()):
-            bar = "█" * max(round(BARS * sum(held) / most), 1)
+        longest = max(12, *(len(value) + 1 for value in sizes_by_value))
+        for value, held_sizes in sorted(sizes_by_value.items()):
+            bar = "█" * max(round(BARS * sum(held_sizes) / most), 1)
             lines.append(
-                f"  {value:<{longest}}{len(held):>5} clients {sum(held):>7} examples  {bar}"
+                f"  {value:<{longest}}{len(held_sizes):>5} clients {sum(held_sizes):>7} examples  "
+                f"{bar}"
             )
     return lines
 
 
-def _tested(fed: Federation) -> list[str]:
-    """Which domains each test set has examples of."""
+def _test_domains(fed: Federation) -> list[str]:
+    """The domains in each test set."""
     lines = []
     for name, data in fed.tests.items():
         groups = data.domains.groups() if data.domains else {}
@@ -98,6 +97,9 @@ def _tested(fed: Federation) -> list[str]:
 
 
 def _sizes(fed: Federation) -> str:
-    """How many examples clients hold, where these have no class each."""
+    """Client sizes, for examples without classes."""
     sizes = fed.sizes()
-    return f"{len(sizes)} clients, {sum(sizes)} examples: {min(sizes)} to {max(sizes)} each, median {median(sizes):g}"
+    return (
+        f"{len(sizes)} clients, {sum(sizes)} examples: {min(sizes)} to {max(sizes)} each, median "
+        f"{median(sizes):g}"
+    )

@@ -1,5 +1,4 @@
-"""How unequal clients are: their sizes, their classes, and how far their labels are from
-everyone's."""
+"""Statistics of how unequal clients are: sizes, classes, and distance of label distributions."""
 
 from __future__ import annotations
 
@@ -14,11 +13,11 @@ from fedflat.data.partitions.dealing import Index
 
 @dataclass(frozen=True)
 class Skew:
-    """Figures of who holds what.
+    """Statistics of a partition.
 
     ``distance`` is the mean over clients of the total-variation distance ``sum_c |p_k(c) - p(c)| /
-    2`` between the client's labels and those of all clients together: 0 if all are alike, below 1
-    always. All figures are of the ``clients`` that were looked at, out of ``population``.
+    2`` between the label distributions of the client and of all clients: 0 if all are equal, always
+    below 1. The statistics cover ``clients`` out of ``population`` clients.
     """
 
     clients: int
@@ -35,7 +34,7 @@ class Skew:
 
     @classmethod
     def of(cls, labels: Index, parts: Sequence[Index], classes: int) -> Skew:
-        """The skew of an assignment of positions in ``labels``.
+        """The statistics of a partition, given as positions in ``labels``.
 
         >>> skew = Skew.of(np.array([0, 0, 1, 1]), [np.array([0, 1]), np.array([2, 3])], 2)
         >>> skew.classes_mean, skew.distance
@@ -47,8 +46,7 @@ class Skew:
 
     @classmethod
     def of_counts(cls, counts: Index, population: int | None = None) -> Skew:
-        """The skew of clients, in rows, who hold so many examples of each class, out of
-        ``population`` if not all.
+        """The statistics of counts: clients in rows, classes in columns.
 
         >>> Skew.of_counts(np.array([[3, 0], [0, 1]])).distance
         0.5
@@ -71,20 +69,20 @@ class Skew:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures by name, for JSON."""
+        """The statistics by name, for JSON."""
         return asdict(self)
 
     def describe(self) -> str:
-        """The figures in three lines; in one where there are no classes to be told apart."""
+        """The statistics in three lines; in one line if there are no classes."""
         among = f" (looked at out of {self.population})" if self.population > self.clients else ""
         sizes = (
-            f"{self.clients} clients{among}, {self.examples} examples: {self.size_min} to {self.size_max} each, "
-            f"median {self.size_median:g}"
+            f"{self.clients} clients{among}, {self.examples} examples: {self.size_min} to "
+            f"{self.size_max} each, median {self.size_median:g}"
         )
         if self.classes < 2:
             return sizes
         return (
-            f"{sizes}\nclasses per client: {self.classes_min} to {self.classes_max} of {self.classes}, "
-            f"mean {self.classes_mean:.2f}\n"
-            f"distance of a client's labels to everyone's: {self.distance:.3f} (0 alike, 1 apart)"
+            f"{sizes}\nclasses per client: {self.classes_min} to {self.classes_max} of "
+            f"{self.classes}, mean {self.classes_mean:.2f}\ndistance of a client's labels to "
+            f"everyone's: {self.distance:.3f} (0 alike, 1 apart)"
         )

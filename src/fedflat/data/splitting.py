@@ -16,7 +16,7 @@ from fedflat.registry.specs import registered
 
 
 def check_cut(owner: str, partition: object, clients: object, split: object, seed: object) -> None:
-    """Refuse what no federation could be made with."""
+    """Refuse arguments from which no federation can be made."""
     if not isinstance(partition, Partition):
         known = ", ".join(entry.name for entry in registered("partition"))
         raise SettingError(f"{owner}: the partition must be one of {known}, found {partition!r}.")
@@ -43,10 +43,10 @@ def federate(
     coarse: Index | None = None,
     users: Index | None = None,
 ) -> PartitionedFederation:
-    """The federation of ``everything``: its first ``train`` examples to train on, the rest to test
-    on.
+    """Partition ``everything``: the first ``train`` examples for training, the rest for testing.
 
-    With ``pool`` all are dealt out, and the test set is what the clients hold out by ``split``.
+    With ``pool`` all examples are partitioned, and the test set is what the clients hold out by
+    ``split``.
     """
     count = len(everything) if pool else train
     examples = everything if pool else everything.part(slice(0, train))
@@ -58,31 +58,30 @@ def federate(
         coarse=None if coarse is None else coarse[:count],
         users=None if users is None else users[:count],
     )
-    kept = [torch.from_numpy(part) for part in parts]
+    trained = [torch.from_numpy(part) for part in parts]
     held_out = None
     if split is not None:
-        kept, held_out = split_each(kept, split, seed)
+        trained, held_out = split_each(trained, split, seed)
     if pool:
         assert held_out is not None
         test = ClientData(examples.plain(), torch.cat(held_out))
     else:
         rest = everything.part(slice(train, None)).plain()
         test = ClientData(rest, torch.arange(len(rest)))
-    return PartitionedFederation(examples, test, kept, held_out)
+    return PartitionedFederation(examples, test, trained, held_out)
 
 
 def split_each(parts: list[Tensor], share: float, seed: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Cut each part at random: ``share`` to train on, the rest to test on, at least one example
-    each."""
-    kept, held_out = [], []
+    """Split each part at random into training (``share``) and test, at least one example each."""
+    trained, held_out = [], []
     for client, part in enumerate(parts):
         if len(part) < 2:
             raise SettingError(
-                f"split: client {client} must have two examples, to train on and to test on, found "
-                f"{len(part)}. Use fewer clients or a milder partition, or leave split out."
+                f"split: client {client} must have two examples, to train on and to test on, "
+                f"found {len(part)}. Use fewer clients or a milder partition, or leave split out."
             )
         order = numpy_generator(seed, "split", client).permutation(len(part))
         cut = min(max(round(share * len(part)), 1), len(part) - 1)
-        kept.append(part[torch.from_numpy(np.sort(order[:cut]))])
+        trained.append(part[torch.from_numpy(np.sort(order[:cut]))])
         held_out.append(part[torch.from_numpy(np.sort(order[cut:]))])
-    return kept, held_out
+    return trained, held_out

@@ -1,9 +1,8 @@
-"""Examples of which nobody is told what should come out.
+"""Examples without targets.
 
-The targets are taken away where the data are opened: masks on disk are not read, those in memory
-are put down. Whoever asks such examples for one is refused. So are the clients of a method that
-learns without targets (`Piece.unsupervised`), and of a data set that says so
-(``unlabelled(street())``).
+The targets are removed when the data are opened: masks on disk are not read, and targets in memory
+are dropped. Reading a target is an error. This applies to the clients of methods that learn without
+targets (`Piece.unsupervised`) and of data sets such as ``unlabelled(street())``.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from fedflat.data.wrapped import Wrapped
 from fedflat.errors import SettingError
 
 WHY = (
-    "The clients hold no labels here, and what was asked for needs some. Use a method that learns without, such as "
-    "ladd() or self_training(), or data with labels."
+    "The clients hold no labels here, and what was asked for needs some. Use a method that learns "
+    "without, such as ladd() or self_training(), or data with labels."
 )
 
 
 class Absent:
-    """Stands where targets would be; whatever is asked of it is refused."""
+    """Placeholder for targets; every access is an error."""
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
-            raise AttributeError(name)  # pickle and copy ask for what is not there
+            raise AttributeError(name)  # pickle and copy look for optional methods
         raise SettingError(WHY)
 
     def __getitem__(self, place: object) -> NoReturn:
@@ -44,25 +43,25 @@ class Absent:
 
 
 class Targetless(Wrapped):
-    """Examples that refuse to say what should come out."""
+    """Examples that refuse access to their targets."""
 
     @property
     def targets(self) -> NoReturn:
-        """Refused: there are none."""
+        """Always an error."""
         raise SettingError(WHY)
 
     @property
     def labelled(self) -> bool:
-        """They are not."""
+        """Always False."""
         return False
 
     @property
     def labels(self) -> NoReturn:
-        """Refused: there are none."""
+        """Always an error."""
         raise SettingError(WHY)
 
     def retargeted(self, targets: Tensor) -> NoReturn:
-        """Refused: there are none to be changed."""
+        """Always an error."""
         raise SettingError(WHY)
 
 
@@ -77,10 +76,10 @@ class Unlabelled(Targetless):
         return self.examples.augments
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
-        """See `AnyExamples.batch`; nothing should come out."""
+        """See `AnyExamples.batch`; the targets are absent."""
         return Batch(self.examples.batch(index, dtype, rng).inputs, Absent())
 
-    def stripped(self) -> Unlabelled:
+    def with_blank_targets(self) -> Unlabelled:
         return self
 
     def traces(self) -> Sequence[Any]:
@@ -88,11 +87,10 @@ class Unlabelled(Targetless):
 
 
 def without_targets(examples: AnyExamples) -> AnyExamples:
-    """The same inputs, and nothing that should come out."""
-    return Unlabelled(examples.stripped())
+    """The same inputs without targets."""
+    return Unlabelled(examples.with_blank_targets())
 
 
 def without_labels(fed: Federation) -> Federation:
-    """The same federation with clients that have no targets, nor tests of their own; its test sets
-    stay."""
-    return changed(fed, without_targets, "unlabelled: labels can be taken from clients")
+    """The same federation with clients that have no targets and no test sets; test sets stay."""
+    return changed(fed, without_targets, "unlabelled: labels can be removed from clients")

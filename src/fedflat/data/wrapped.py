@@ -1,4 +1,4 @@
-"""Examples that are others, changed: most of what is asked of them is asked of those."""
+"""Base class of examples that delegate to other examples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedflat.data.examples import AnyExamples, Examples
 
 @dataclass(frozen=True)
 class Wrapped(AnyExamples):
-    """Other examples, with whatever a subclass says otherwise."""
+    """Delegates to ``examples`` what a subclass does not override."""
 
     examples: AnyExamples
 

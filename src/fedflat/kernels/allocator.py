@@ -1,8 +1,8 @@
-"""Memory that is freed is used again instead of going back to the system.
+"""Settings of glibc's allocator that reuse freed memory.
 
-A training step frees and asks for the same tensors over and over. By default glibc returns large
-ones to the system at once, which clears every page again at the next step: on the CPU that is a
-tenth to a fifth of the time.
+A training step frees and allocates the same tensors over and over. By default glibc returns large
+blocks to the system at once, and the system clears every page again at the next step. On the CPU
+that is a tenth to a fifth of the time.
 """
 
 from __future__ import annotations
@@ -19,24 +19,22 @@ HUGE = "glibc.malloc.hugetlb=1"
 
 
 def keep_memory(below: int = 2**30) -> bool:
-    """Tell glibc to keep what is freed, for tensors of less than ``below`` bytes; False where there
-    is no glibc.
+    """Let glibc keep freed blocks of less than ``below`` bytes; False if there is no glibc.
 
-    Kept memory falls into pieces where large tensors of several sizes alternate: then the process
-    grows.
+    If large tensors of several sizes alternate, kept memory fragments and the process grows.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
     settings = {M_MMAP_THRESHOLD: below, M_TRIM_THRESHOLD: LARGEST, M_TOP_PAD: 2**26}
-    told = [mallopt(name, value) for name, value in settings.items()]
-    return all(told)
+    results = [mallopt(name, value) for name, value in settings.items()]
+    return all(results)
 
 
 @contextmanager
 def huge_pages() -> Iterator[None]:
-    """Processes started in here ask for huge pages, unless the user has tuned glibc already."""
+    """Let processes started in this context use huge pages, unless the user has tuned glibc."""
     if TUNABLES in os.environ:
         yield
         return

@@ -1,10 +1,9 @@
-"""Convolutions that are quicker than torch's, and compute nothing in vain when they are derived
-twice.
+"""CPU convolutions that are faster than PyTorch's, also when differentiated twice.
 
-Inside `convolving`, two-dimensional convolutions with enough channels are made by fewer products
-(`winograd`): in a third of the time on a CPU. Whoever derives twice wants the others too: torch's
-own derive the slope of each of them by its input, the images of the first layer included, and take
-slower kernels for transposed ones.
+In the context `convolving`, 2D convolutions with enough channels use Winograd's algorithm
+(`winograd`), in a third of the time on a CPU. With ``twice`` the other convolutions are replaced
+too: PyTorch's second derivatives also compute gradients of the input images, which nobody needs,
+and use slower kernels for transposed convolutions.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import conv2d, pad
 from torch.overrides import TorchFunctionMode
 
-from fedflat.kernels.winograd import TilePlan, planned
+from fedflat.kernels.winograd import TilePlan, plan_tiles
 
 Kept = tuple[Tensor, ...]
-"""What of the first pass serves those after it."""
+"""Tensors of the forward pass that the backward passes reuse."""
 Slopes = tuple[Tensor | None, Tensor | None]
-"""By the input and by the weights, where asked."""
+"""Gradients by the input and by the weights, where requested."""
 
 
 class ConvolutionAlgorithm(Protocol):
-    """A way to make a convolution and its derivatives."""
+    """An algorithm for a convolution and its derivatives."""
 
     def sums(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Kept]:
-        """The output."""
+        """The output, and tensors to reuse in the backward passes."""
         ...
 
     def slopes(
         self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool
     ) -> Slopes:
-        """The slopes, given those by the output."""
+        """The gradients by input and weights, given the gradient by the output."""
         ...
 
     def second(
@@ -49,13 +48,12 @@ class ConvolutionAlgorithm(Protocol):
         along: Slopes,
         wanted: tuple[bool, bool, bool],
     ) -> tuple[Tensor | None, ...]:
-        """The slopes of ``slopes . along`` by the output's slopes, the input and the weights, where
-        wanted."""
+        """The gradients of ``slopes . along`` by output gradient, input and weights."""
         ...
 
 
 class DirectConvolution(NamedTuple):
-    """By torch's kernels."""
+    """PyTorch's kernels."""
 
     stride: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)
@@ -69,7 +67,7 @@ class DirectConvolution(NamedTuple):
     def slopes(
         self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool
     ) -> Slopes:
-        """The slopes, given those by the output."""
+        """The gradients by input and weights."""
         if not (by_x or by_weight):
             return None, None
         by = torch.ops.aten.convolution_backward(
@@ -96,7 +94,7 @@ class DirectConvolution(NamedTuple):
         along: Slopes,
         wanted: tuple[bool, bool, bool],
     ) -> tuple[Tensor | None, ...]:
-        """The slopes of ``slopes . along``."""
+        """The second derivatives."""
         along_x, along_weight = along
         by_out, needs_x, needs_weight = wanted
         outs = [self.sums(along_x, weight)[0]] if by_out and along_x is not None else []
@@ -110,22 +108,22 @@ class DirectConvolution(NamedTuple):
 
 
 class WinogradConvolution(NamedTuple):
-    """By fewer products."""
+    """Winograd's algorithm."""
 
     plan: TilePlan
     padding: tuple[int, int]
 
-    def _padded(self, x: Tensor) -> Tensor:
+    def _pad(self, x: Tensor) -> Tensor:
         above, left = self.padding
         return pad(x, (left, left, above, above)) if above or left else x
 
-    def _cropped(self, x: Tensor) -> Tensor:
+    def _crop(self, x: Tensor) -> Tensor:
         above, left = self.padding
         return x[:, :, above : x.shape[2] - above, left : x.shape[3] - left] if above or left else x
 
     def sums(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Kept]:
-        """The output, and both factors at the points."""
-        pixels, weights = self.plan.pixels(self._padded(x)), self.plan.weights(weight)
+        """The output, and both transformed factors."""
+        pixels, weights = self.plan.pixels(self._pad(x)), self.plan.weights(weight)
         y = self._outputs(torch.bmm(pixels, weights), x)
         return y if bias is None else y.add_(bias.view(-1, 1, 1)), (pixels, weights)
 
@@ -137,7 +135,7 @@ class WinogradConvolution(NamedTuple):
     def slopes(
         self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool
     ) -> Slopes:
-        """The slopes, given those by the output."""
+        """The gradients by input and weights."""
         return self._slopes(self.plan.slopes(out), x, weight, kept, by_x, by_weight)
 
     def _slopes(
@@ -147,7 +145,7 @@ class WinogradConvolution(NamedTuple):
         x_slope = weight_slope = None
         if by_x:
             products = torch.bmm(slopes, weights.transpose(1, 2))
-            x_slope = self._cropped(self.plan.to_pixels(products, self._padded(x)))
+            x_slope = self._crop(self.plan.to_pixels(products, self._pad(x)))
         if by_weight:
             weight_slope = self.plan.to_weights(torch.bmm(pixels.transpose(1, 2), slopes), weight)
         return x_slope, weight_slope
@@ -161,10 +159,10 @@ class WinogradConvolution(NamedTuple):
         along: Slopes,
         wanted: tuple[bool, bool, bool],
     ) -> tuple[Tensor | None, ...]:
-        """The slopes of ``slopes . along``."""
+        """The second derivatives."""
         along_x, along_weight = along
         by_out, needs_x, needs_weight = wanted
-        pixels = None if along_x is None else self.plan.pixels(self._padded(along_x))
+        pixels = None if along_x is None else self.plan.pixels(self._pad(along_x))
         weights = None if along_weight is None else self.plan.weights(along_weight)
         slopes = self.plan.slopes(out)
         outs = [torch.bmm(pixels, kept[1])] if by_out and pixels is not None else []
@@ -178,8 +176,7 @@ class WinogradConvolution(NamedTuple):
 
 
 class _Slopes(Function):
-    """The slopes of a convolution, as a function of those of its output, its input and its
-    weight."""
+    """The gradients of a convolution as a function of output gradient, input and weight."""
 
     @staticmethod
     def forward(
@@ -187,53 +184,55 @@ class _Slopes(Function):
         out: Tensor,
         x: Tensor,
         weight: Tensor,
-        way: ConvolutionAlgorithm,
+        algorithm: ConvolutionAlgorithm,
         by_x: bool,
         by_weight: bool,
         *kept: Tensor,
     ) -> Any:
         ctx.save_for_backward(out, x, weight, *kept)
-        ctx.way = way
+        ctx.algorithm = algorithm
         ctx.set_materialize_grads(False)
-        return way.slopes(out, x, weight, kept, by_x, by_weight)
+        return algorithm.slopes(out, x, weight, kept, by_x, by_weight)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, along_x: Tensor | None, along_weight: Tensor | None) -> Any:
         out, x, weight, *kept = ctx.saved_tensors
-        found = ctx.way.second(
+        gradients = ctx.algorithm.second(
             out, x, weight, tuple(kept), (along_x, along_weight), ctx.needs_input_grad[:3]
         )
-        return *found, *[None] * (3 + len(kept))
+        return *gradients, *[None] * (3 + len(kept))
 
 
 class _Convolution(Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, way: ConvolutionAlgorithm
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, algorithm: ConvolutionAlgorithm
     ) -> Tensor:
-        y, kept = way.sums(x, weight, bias)
+        y, kept = algorithm.sums(x, weight, bias)
         ctx.save_for_backward(x, weight, *kept)
-        ctx.way = way
+        ctx.algorithm = algorithm
         return y
 
     @staticmethod
     def backward(ctx: Any, out: Tensor) -> Any:
         x, weight, *kept = ctx.saved_tensors
         by_x, by_weight, by_bias, _ = ctx.needs_input_grad
-        slopes = _Slopes.apply(out, x, weight, ctx.way, by_x, by_weight, *kept)  # type: ignore[no-untyped-call]
+        slopes = _Slopes.apply(  # type: ignore[no-untyped-call]
+            out, x, weight, ctx.algorithm, by_x, by_weight, *kept
+        )
         return *slopes, out.sum((0, 2, 3)) if by_bias else None, None
 
 
 class convolving(TorchFunctionMode):
-    """A context in which ``conv2d`` of batches is made by fewer products where that is quicker.
+    """A context in which ``conv2d`` of batches uses Winograd's algorithm where that is faster.
 
     always
-        Wherever it is possible.
+        Use it wherever it is possible.
     never
-        Nowhere; for those who want what else there is.
+        Use it nowhere; useful together with ``twice``.
     twice
-        What is not made so is derived twice by the formulas here, and not by torch's.
+        Other convolutions use the second derivatives of this module instead of PyTorch's.
     """
 
     def __init__(self, *, always: bool = False, never: bool = False, twice: bool = False) -> None:
@@ -243,7 +242,7 @@ class convolving(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Take the place of ``conv2d``."""
+        """Replace ``conv2d``."""
         kwargs = kwargs or {}
         if (
             func is not conv2d
@@ -255,15 +254,19 @@ class convolving(TorchFunctionMode):
             return func(*args, **kwargs)
         x, weight, bias, *shape = args
         plain = DirectConvolution(*shape)
-        way = (None if self.never else self._fewer(x, weight, plain)) or (
+        algorithm = (None if self.never else self._winograd(x, weight, plain)) or (
             plain if self.twice else None
         )
-        return func(*args) if way is None else _Convolution.apply(x, weight, bias, way)  # type: ignore[no-untyped-call]
+        if algorithm is None:
+            return func(*args)
+        return _Convolution.apply(  # type: ignore[no-untyped-call]
+            x, weight, bias, algorithm
+        )
 
-    def _fewer(
+    def _winograd(
         self, x: Tensor, weight: Tensor, shape: DirectConvolution
     ) -> WinogradConvolution | None:
-        """The way of fewer products, if it is one, for a batch of images in a CPU's memory."""
+        """Winograd's algorithm if it is possible and faster; only for batches in CPU memory."""
         even = tuple(shape.stride) == tuple(shape.dilation) == (1, 1) and shape.groups == 1
         if (
             not even
@@ -274,17 +277,18 @@ class convolving(TorchFunctionMode):
             return None
         above, left = shape.padding
         size = (*x.shape[:2], x.shape[2] + 2 * above, x.shape[3] + 2 * left)
-        plan = planned(size, tuple(weight.shape), always=self.always)
+        plan = plan_tiles(size, tuple(weight.shape), always=self.always)
         return None if plan is None else WinogradConvolution(plan, (above, left))
 
 
 def gains(module: nn.Module) -> bool:
-    """Whether some layer of the module may be made by fewer products.
+    """True if some layer of the module may use Winograd's algorithm.
 
     >>> gains(nn.Sequential(nn.Conv2d(3, 64, 5), nn.Conv2d(64, 64, 5))), gains(nn.Conv2d(3, 64, 5))
     (True, False)
     """
     layers = [part for part in module.modules() if isinstance(part, nn.Conv2d)]
     return any(
-        min(one.in_channels, one.out_channels) >= 16 and max(one.kernel_size) > 1 for one in layers
+        min(layer.in_channels, layer.out_channels) >= 16 and max(layer.kernel_size) > 1
+        for layer in layers
     )

@@ -1,10 +1,9 @@
-"""How a batch of images lies in memory: one channel after the other, or pixel by pixel with the
-channels last.
+"""Memory format of image batches: contiguous or channels last.
 
-The function computed is the same, up to the rounding of sums taken in another order, but not the
-time: with channels last, pooling reads whole vectors, and convolutions need no copies in an order
-of their own. Weights may lie as they do. Which of the two is quicker is judged by the layers and
-not by the clock, so that a command gives the same bits always.
+Both give the same results up to rounding, but not in the same time. With channels last, pooling
+reads whole vectors, and convolutions need no copies in another format. Weights may have any format.
+The choice depends on the layers and not on measured times, so that a command always gives the same
+bits.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 NARROW, WIDE = 8, 64
-"""Channels out of a convolution below which nothing is gained; and above which nothing is, unless
-there is pooling."""
+"""Channels of a convolution's output below which channels last is not faster, and above which it is
+faster only with pooling."""
 POOLS = (nn.MaxPool2d, nn.AvgPool2d)
-"""Layers that gain most: contiguous images take them ten times as long."""
+"""Layers that gain most: they take ten times as long on contiguous images."""
 SLOWER: tuple[type[nn.Module], ...] = (
     nn.modules.instancenorm._InstanceNorm,
     nn.modules.conv._ConvTransposeNd,
@@ -28,8 +27,7 @@ SLOWER: tuple[type[nn.Module], ...] = (
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """The batch ``(N, C, H, W)`` with channels last; of one channel too, which torch takes for
-    contiguous else.
+    """The batch ``(N, C, H, W)`` in channels-last format, also with one channel.
 
     >>> [channels_last(torch.zeros(2, c, 4, 5)).stride() for c in (3, 1)]
     [(60, 1, 15, 3), (20, 1, 5, 1)]
@@ -41,7 +39,7 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 def gains(module: nn.Module) -> bool:
-    """Whether the module's layers are quicker with channels last, in training on a CPU.
+    """True if the module's layers are faster with channels last, in training on a CPU.
 
     >>> gains(nn.Sequential(nn.Conv2d(3, 16, 3), nn.MaxPool2d(2))), gains(nn.Linear(4, 2))
     (True, False)
@@ -59,27 +57,26 @@ def gains(module: nn.Module) -> bool:
     )
 
 
-def _numbers(output: Any) -> Tensor:
-    """The sum of all that a module gives."""
+def _sum_outputs(output: Any) -> Tensor:
+    """The sum of all outputs of a module."""
     parts = list(output.values()) if isinstance(output, dict) else output
     return (
         parts.sum()
         if isinstance(parts, Tensor)
-        else torch.stack([_numbers(part) for part in parts]).sum()
+        else torch.stack([_sum_outputs(part) for part in parts]).sum()
     )
 
 
 def refusal(module: nn.Module, like: Tensor) -> Exception | None:
-    """What the module says to a step of training on images with channels last; None if it takes
-    them.
+    """The error of a training step on channels-last images; None if the module accepts them.
 
-    One with ``view`` may not. The module is left alone: a copy is tried, on zeros of the shape of
+    Modules that call ``view`` may fail. A copy of the module is tried, on zeros of the shape of
     ``like``.
     """
     trial = copy.deepcopy(module).train()
     try:
         with torch.random.fork_rng(devices=[]):
-            _numbers(trial(channels_last(torch.zeros_like(like)))).backward()
+            _sum_outputs(trial(channels_last(torch.zeros_like(like)))).backward()
     except Exception as error:
         return error
     return None

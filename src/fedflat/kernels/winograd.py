@@ -1,15 +1,16 @@
-"""How a convolution is made by fewer products: the same sums but for their rounding.
+"""Winograd convolutions: fewer products, equal to plain convolutions up to rounding.
 
 Each output of a row of ``n`` pixels under ``r`` weights takes ``r`` products. But the row and the
-weights are polynomials, and what is wanted are coefficients of their product, which is known by its
-values at ``n`` points (Toom, Cook, Winograd). A value costs one product at a real point, and three
-at a pair of complex ones (Karatsuba). Real points alone would take the fewest products and round
-worst; with most points on the unit circle it is as exact as plain sums.
+weights are polynomials, and the outputs are coefficients of their product, which is determined by
+its values at ``n`` points (Toom, Cook, Winograd). A value takes one product at a real point, and
+three at a pair of complex points (Karatsuba). Real points alone would take the fewest products and
+have the largest rounding errors; with most points on the unit circle the result is as exact as
+plain sums.
 
-In two dimensions the transforms are made along rows and along columns, and between them stands one
-matrix product over channels for each pair of points: a kernel of 5x5 over 14x14 pixels takes 18 x
-18 = 324 products in place of 2,500. Whether that is worth the transforms is judged by counting and
-not by the clock, so that a command gives the same bits always.
+In two dimensions rows and columns are transformed, and between the transforms there is one matrix
+product over channels for each pair of points. A kernel of 5x5 over 14x14 pixels takes 18 x 18 = 324
+products instead of 2,500. The choice between both algorithms depends on counts of operations and
+not on measured times, so that a command always gives the same bits.
 """
 
 from __future__ import annotations
@@ -24,28 +25,33 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 REAL = (0.0, inf, 1.0, -1.0, 0.5, -2.0)
-"""Real points; all others come in pairs on the unit circle."""
+"""Real points; the others are conjugate pairs on the unit circle."""
 ONE = ([[1.0]],) * 3
 KARATSUBA = (
     [[1.0, 1], [1.0, 0], [0.0, 1]],
     [[1.0, 0], [-1.0, 1], [1.0, 1]],
     [[1.0, 0, -1], [1.0, 1, 0]],
 )
-"""What is multiplied with what for the value at a point, and how the products become it: of ``a +
-ib`` and ``c + id`` ``(a + b) c``, ``a (d - c)`` and ``b (c + d)``."""
+"""Factors of the products for the value at a complex point, and how the products are combined: for
+``a + ib`` and ``c + id`` these are ``(a + b) c``, ``a (d - c)`` and ``b (c + d)``."""
 LARGEST, TILES = 14, 4
-"""The most outputs of a tile along one axis, and tiles of an image: more are slower to handle than
-counted here."""
+"""Most outputs of a tile along one axis, and most tiles of an image.
+
+More are slower than the cost model says.
+"""
 PRODUCT, TRANSFORM, WEIGHT, MOVE = 1.3, 2.0, 4.0, 10.0
-"""What one multiplication of each part takes, in those of a plain convolution, whose matrices are
-larger; and what it takes to cut or glue one number where there are several tiles."""
+"""Cost of one multiplication of each part, relative to a plain convolution, whose matrices are
+larger; and the cost of moving one number if there are several tiles."""
 WORTH = 0.8
-"""The share of a plain convolution's time from which on nothing is changed."""
+"""Largest share of a plain convolution's cost at which Winograd is used."""
 
 
 class WinogradTransform(NamedTuple):
-    """``outputs.T @ ((pixels @ x) * (weights @ w))`` are the sums ``x[i] w[0] + x[i + 1] w[1] +
-    ...`` for all ``i``."""
+    """Three matrices that compute a 1D convolution.
+
+    ``outputs.T @ ((pixels @ x) * (weights @ w))`` are the sums ``x[i] w[0] + x[i + 1] w[1] + ...``
+    for all ``i``.
+    """
 
     pixels: Tensor
     weights: Tensor
@@ -54,8 +60,7 @@ class WinogradTransform(NamedTuple):
 
 @lru_cache(maxsize=64)
 def transform_for(tile: int, width: int, dtype: torch.dtype = torch.float64) -> WinogradTransform:
-    """The transforms for ``tile`` outputs of a kernel of ``width``; of the two, one is even and one
-    is odd.
+    """The matrices for ``tile`` outputs of a kernel of ``width``; one of both is even, one odd.
 
     >>> [len(transform_for(tile, 5).pixels) for tile in (2, 4, 8, 10)]
     [6, 9, 15, 18]
@@ -74,20 +79,20 @@ def transform_for(tile: int, width: int, dtype: torch.dtype = torch.float64) -> 
         [way[1] @ _powers(point, width) for point, way in zip(points, ways, strict=True)]
     )
     values = torch.cat([_powers(point, length) for point in points])
-    size = values.abs().amax(
-        dim=1, keepdim=True
-    )  # powers of two grow; solved in proportion, digits are kept
+    size = values.abs().amax(dim=1, keepdim=True)  # solve at one scale, because powers of two grow
     coefficients = torch.linalg.solve(
         values / size, torch.block_diag(*(way[2] for way in ways)) / size
     )
     return WinogradTransform(
-        *(part.to(dtype) for part in _balanced(coefficients.T, weights, inputs))
+        *(part.to(dtype) for part in _balance(coefficients.T, weights, inputs))
     )
 
 
 def _powers(point: float | complex, count: int) -> Tensor:
-    """What multiplies each coefficient of a polynomial in its value at a point; of a complex one,
-    given as its logarithm, both parts of the value."""
+    """Factors of a polynomial's coefficients in its value at a point.
+
+    A complex point is given by its logarithm; the real and the imaginary part are two rows.
+    """
     if isinstance(point, complex):
         rows = [cmath.exp(point * k) for k in range(count)]
         return _matrix([[z.real for z in rows], [z.imag for z in rows]])
@@ -98,14 +103,14 @@ def _matrix(rows: list[list[float]]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64, device="cpu")
 
 
-def _balanced(pixels: Tensor, weights: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same rule with rows of about one size, so that no part of a sum drowns another."""
+def _balance(pixels: Tensor, weights: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same transform with rows of similar size, which reduces rounding errors."""
     by_pixel, by_weight = pixels.norm(dim=1, keepdim=True), weights.abs().amax(dim=1, keepdim=True)
     return pixels / by_pixel, weights / by_weight, outputs * by_pixel * by_weight
 
 
 class TilePlan(NamedTuple):
-    """How an image is cut into tiles, which overlap by the kernel's width less one."""
+    """How an image is cut into tiles, which overlap by the kernel's width minus one."""
 
     height: int
     width: int
@@ -115,17 +120,17 @@ class TilePlan(NamedTuple):
 
     @property
     def tiles(self) -> tuple[int, int]:
-        """How many tiles cover the outputs, down and across."""
+        """Number of tiles down and across."""
         return ceil(self.height / self.rows[0]), ceil(self.width / self.columns[0])
 
     @property
     def points(self) -> tuple[int, int]:
-        """How many products a tile takes, down and across."""
+        """Number of points of a tile down and across."""
         down, across = (len(transform_for(*axis).pixels) for axis in (self.rows, self.columns))
         return down, across
 
     def cost(self, batch: int, channels: int, outputs: int) -> float:
-        """About how many multiplications of a plain convolution take as long."""
+        """Estimated cost, in multiplications of a plain convolution."""
         (a, r), (b, s), (p, q), (down, across) = self.rows, self.columns, self.points, self.tiles
         n, m, visits = a + r - 1, b + s - 1, batch * down * across
         transforms = channels * (p * n * m + p * q * m) + outputs * (a * p * q + a * b * q)
@@ -135,18 +140,18 @@ class TilePlan(NamedTuple):
         return visits * each + WEIGHT * weights
 
     def rules(self, like: Tensor) -> tuple[WinogradTransform, WinogradTransform]:
-        """The transforms of columns of pixels and of rows."""
+        """The transforms of columns and of rows."""
         return transform_for(*self.rows, like.dtype), transform_for(*self.columns, like.dtype)
 
     def pixels(self, x: Tensor) -> Tensor:
-        """Images ``(N, C, H, W)`` at the points: a matrix of tiles and channels for each."""
+        """Transform images ``(N, C, H, W)``: a matrix of tiles and channels per point."""
         down, across = self.rules(x)
         return _along(down.pixels, across.pixels, _cut(x, self)).view(
             prod(self.points), -1, x.shape[1]
         )
 
     def weights(self, weight: Tensor) -> Tensor:
-        """Weights ``(O, C, R, S)`` at the points: a matrix of channels and outputs for each."""
+        """Transform weights ``(O, C, R, S)``: a matrix of channels and outputs per point."""
         down, across = self.rules(weight)
         outputs, channels, r, s = weight.shape
         at_points = _along(
@@ -155,31 +160,30 @@ class TilePlan(NamedTuple):
         return at_points.view(-1, channels, outputs)
 
     def slopes(self, out: Tensor) -> Tensor:
-        """Slopes by the outputs ``(N, O, H, W)`` at the points: a matrix of tiles and outputs for
-        each."""
+        """Transform output gradients ``(N, O, H, W)``: a matrix of tiles and outputs per point."""
         down, across = self.rules(out)
-        return _along(down.outputs, across.outputs, _lifted(out, self)).view(
+        return _along(down.outputs, across.outputs, _from_images(out, self)).view(
             prod(self.points), -1, out.shape[1]
         )
 
     def to_outputs(self, products: Tensor, batch: int) -> Tensor:
-        """The images, with channels last, from products of pixels and weights."""
+        """The output images, channels last, from products of pixels and weights."""
         down, across = self.rules(products)
-        return _laid(
+        return _to_images(
             _along(down.outputs.T, across.outputs.T, products.view(*self.points, -1)), batch, self
         )
 
     def to_pixels(self, products: Tensor, like: Tensor) -> Tensor:
-        """Slopes by images like these, from products of slopes and weights."""
+        """Gradients by images like ``like``, from products of gradients and weights."""
         down, across = self.rules(products)
-        return _glued(
+        return _add_tiles(
             _along(down.pixels.T, across.pixels.T, products.view(*self.points, -1)),
             like.shape,
             self,
         )
 
     def to_weights(self, products: Tensor, like: Tensor) -> Tensor:
-        """Slopes by weights like these, from products of pixels and slopes."""
+        """Gradients by weights like ``like``, from products of pixels and gradients."""
         down, across = self.rules(products)
         outputs, channels, r, s = like.shape
         whole = _along(down.weights.T, across.weights.T, products.view(*self.points, -1)).view(
@@ -189,15 +193,16 @@ class TilePlan(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def planned(
+def plan_tiles(
     image: tuple[int, ...], kernel: tuple[int, ...], *, always: bool = False
 ) -> TilePlan | None:
-    """The best cut of a batch ``(N, C, H, W)`` for weights ``(O, C, R, S)``; None if plain sums are
-    quicker.
+    """The cheapest tiling of a batch ``(N, C, H, W)`` for weights ``(O, C, R, S)``.
 
-    >>> planned((64, 64, 14, 14), (64, 64, 5, 5))
+    None if the plain convolution is faster.
+
+    >>> plan_tiles((64, 64, 14, 14), (64, 64, 5, 5))
     TilePlan(height=10, width=10, rows=(10, 5), columns=(10, 5))
-    >>> planned((64, 3, 32, 32), (64, 3, 5, 5)), planned((1, 64, 14, 14), (64, 64, 5, 5))
+    >>> plan_tiles((64, 3, 32, 32), (64, 3, 5, 5)), plan_tiles((1, 64, 14, 14), (64, 64, 5, 5))
     (None, None)
     """
     batch, channels, *size = image
@@ -220,8 +225,7 @@ def planned(
 
 
 def _tiles(size: int, width: int) -> list[int]:
-    """Tiles that are worth a look: such that points come out even, none of them twice as large as
-    the outputs."""
+    """Tile sizes to consider: with an even number of points, at most twice the outputs."""
     most = min(LARGEST, size + 1)
     return [tile for tile in range(1, most + 1) if (tile + width) % 2 and tile + width > 2] or [
         1 + width % 2
@@ -236,16 +240,15 @@ def _along(down: Tensor, across: Tensor, x: Tensor) -> Tensor:
 
 
 def _cut(x: Tensor, plan: TilePlan) -> Tensor:
-    """The tiles of images ``(N, C, H, W)``: their rows, columns, and then the rest, channels
-    last."""
+    """The tiles of images ``(N, C, H, W)`` as (rows, columns, rest), channels last."""
     (a, r), (b, s), (down, across) = plan.rows, plan.columns, plan.tiles
-    x = _filled(x, down * a + r - 1, across * b + s - 1)
+    x = _pad(x, down * a + r - 1, across * b + s - 1)
     tiles = x.unfold(2, a + r - 1, a).unfold(3, b + s - 1, b)
     return tiles.permute(4, 5, 0, 2, 3, 1).reshape(a + r - 1, b + s - 1, -1)
 
 
-def _glued(tiles: Tensor, like: torch.Size, plan: TilePlan) -> Tensor:
-    """The transpose of `_cut`: tiles added up where they overlap."""
+def _add_tiles(tiles: Tensor, like: torch.Size, plan: TilePlan) -> Tensor:
+    """The transpose of `_cut`: overlapping tiles are added up."""
     batch, channels, height, width = like
     (a, r), (b, s), (down, across) = plan.rows, plan.columns, plan.tiles
     n, m = a + r - 1, b + s - 1
@@ -260,22 +263,22 @@ def _glued(tiles: Tensor, like: torch.Size, plan: TilePlan) -> Tensor:
     return whole[:, :height, :width].permute(0, 3, 1, 2)
 
 
-def _laid(y: Tensor, batch: int, plan: TilePlan) -> Tensor:
-    """Outputs of tiles as images ``(N, O, H, W)`` with channels last."""
+def _to_images(y: Tensor, batch: int, plan: TilePlan) -> Tensor:
+    """Tile outputs as images ``(N, O, H, W)``, channels last."""
     (a, _), (b, _), (down, across) = plan.rows, plan.columns, plan.tiles
     parts = y.view(a, b, batch, down, across, -1).permute(2, 3, 0, 4, 1, 5)
     whole = parts.reshape(batch, down * a, across * b, -1)
     return whole[:, : plan.height, : plan.width].permute(0, 3, 1, 2)
 
 
-def _lifted(y: Tensor, plan: TilePlan) -> Tensor:
-    """The transpose of `_laid`."""
+def _from_images(y: Tensor, plan: TilePlan) -> Tensor:
+    """The transpose of `_to_images`."""
     (a, _), (b, _), (down, across) = plan.rows, plan.columns, plan.tiles
-    y = _filled(y, down * a, across * b)
+    y = _pad(y, down * a, across * b)
     return y.unfold(2, a, a).unfold(3, b, b).permute(4, 5, 0, 2, 3, 1).reshape(a, b, -1)
 
 
-def _filled(x: Tensor, height: int, width: int) -> Tensor:
-    """Images with zeros below and to the right, up to this size."""
+def _pad(x: Tensor, height: int, width: int) -> Tensor:
+    """Images padded with zeros below and to the right."""
     below, right = height - x.shape[2], width - x.shape[3]
     return pad(x, (0, right, 0, below)) if below or right else x

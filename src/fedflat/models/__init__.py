@@ -1,5 +1,6 @@
-"""Models that can be said: ``cnn()``, ``resnet18(norm="batch")``. Each builds itself for given
-data.
+"""Models by name, such as ``cnn()`` or ``resnet18(norm="batch")``.
 
-A module in this folder is found by being there.
+Each model is a `ModelSpec` that builds a PyTorch module for given inputs and classes. Every module
+in this folder is imported and may register names. Losses and scores belong to `tasks/`. Start with
+`spec.py` and `simple.py`.
 """

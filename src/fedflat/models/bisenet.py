@@ -1,4 +1,4 @@
-"""BiSeNetV2: a class for every pixel, from two branches, one for detail and one for meaning.
+"""BiSeNetV2: semantic segmentation with a detail branch and a semantic branch.
 
 Yu et al., BiSeNet V2: Bilateral Network with Guided Aggregation for Real-time Semantic
 Segmentation, IJCV 2021, arXiv:2004.02147, tables 1 and 2. The layers are in
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fedflat.errors import choice, flag, number
 from fedflat.models.bisenet_layers import Aggregation, Head, detail, semantic_stages
 from fedflat.models.inputs import image
-from fedflat.models.layers import check_groups, whole, widened
+from fedflat.models.layers import check_groups, pad_to_multiple, scale_width
 from fedflat.models.spec import ModelSpec
 from fedflat.registry.specs import register
 
@@ -27,22 +27,22 @@ STRIDE = 32
 
 @dataclass(frozen=True, repr=False)
 class BiSeNetV2(ModelSpec):
-    """BiSeNetV2: scores of the classes at every pixel, for images of 32x32 pixels or more.
+    """BiSeNetV2: class scores at every pixel, for images of 32x32 pixels or more.
 
     >>> sum(p.numel() for p in bisenetv2().build((3, 64, 64), 19).parameters())
     8196416
     """
 
     auxiliary: bool = True
-    """Whether there are four more heads, which learn too and are not asked in evaluation."""
+    """Four auxiliary heads, which are trained too but not used in evaluation."""
     norm: str = "batch"
     """``"batch"`` or ``"group"``."""
     groups: int = 8
-    """Groups of every GroupNorm; divides 8. BatchNorm does not read it."""
+    """Groups of every GroupNorm; divides 8. BatchNorm ignores it."""
     width: float = 1.0
-    """Times the channels of every layer, in multiples of 8."""
+    """Factor of the channels of every layer; they are rounded to multiples of 8."""
     dropout: float = 0.1
-    """In every head, in training."""
+    """Dropout rate of every head, in training."""
 
     def __post_init__(self) -> None:
         flag("bisenetv2", "auxiliary", self.auxiliary)
@@ -52,8 +52,7 @@ class BiSeNetV2(ModelSpec):
         number("bisenetv2", "dropout", self.dropout, low=0, high=1)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for images of ``shape`` and ``classes`` outputs at every
-        pixel."""
+        """A new module for images of ``shape`` with ``classes`` scores at every pixel."""
         channels, _, _ = image("bisenetv2", shape, classes, smallest=32)
         return Bilateral(self, channels, classes)
 
@@ -68,7 +67,7 @@ class Bilateral(nn.Module):
         norm = (spec.norm, spec.groups)
 
         def wide(count: int) -> int:
-            return widened(count, spec.width)
+            return scale_width(count, spec.width)
 
         self.detail = detail(channels, wide, *norm)
         self.semantic = semantic_stages(channels, wide, *norm)
@@ -84,9 +83,9 @@ class Bilateral(nn.Module):
         )  # the last layer is the classifier
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Scores at every pixel; in training, if there are auxiliary heads, those of all five."""
+        """Scores at every pixel; in training with auxiliary heads, those of all five heads."""
         height, width = x.shape[-2:]
-        x = whole(x, STRIDE)
+        x = pad_to_multiple(x, STRIDE)
         stages = []
         y = x
         for stage in self.semantic:
@@ -95,7 +94,9 @@ class Bilateral(nn.Module):
         main = self.head(self.aggregation(self.detail(x), y))
         outputs = [main]
         if self.training:
-            outputs += [head(seen) for head, seen in zip(self.auxiliary, stages, strict=False)]
+            outputs += [
+                head(features) for head, features in zip(self.auxiliary, stages, strict=False)
+            ]
         cut = tuple(scores[..., :height, :width] for scores in outputs)
         return cut if len(cut) > 1 else cut[0]
 

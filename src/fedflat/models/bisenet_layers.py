@@ -1,7 +1,7 @@
 """The branches, the aggregation and the heads of BiSeNetV2.
 
     detail       64 s2, 64 | 64 s2, 64, 64 | 128 s2, 128, 128
-    stem         16 s2; left 1x1 to 8, 16 s2; right max-pool 3 s2; side by side; 16
+    stem         16 s2; left 1x1 to 8, 16 s2; right max-pool 3 s2; concatenated; 16
     gather       3x3 c; depthwise to 6c; 1x1 to c; + x
     gather s2    3x3 c; depthwise s2 to 6c; depthwise; 1x1 to o; + (depthwise s2, 1x1 to o)
     semantic     stem | s2 to 32, gather | s2 to 64, gather | s2 to 128, 3 gather | context
@@ -10,8 +10,8 @@
     head         3x3, dropout, 1x1 with bias to up^2 times the classes, pixel shuffle
 
 The last norm of each gathering branch starts with weight 0, so that a block starts as its shortcut.
-Norms are called "bn" where the authors of FedDrive call them so, 28 of 58, for their SiLoBN keeps
-those alone (``only_named="bn"``).
+28 of the 58 norms are called "bn", as in the code of FedDrive, whose SiLoBN keeps only those
+(``only_named="bn"``).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from fedflat.models.layers import ConvNorm, norm, pointwise
 
 BN = "bn"
 Wide = Callable[[int], int]
-"""From a number of channels in the paper to that of this network."""
+"""Maps a number of channels in the paper to that of this network."""
 
 
 def detail(channels: int, wide: Wide, kind: str, groups: int) -> nn.Sequential:
-    """The branch for detail: few layers, many channels, an eighth of the size."""
+    """The detail branch: few layers, many channels, 1/8 of the image's size."""
     rows = ((64, 2), (64, 1), (64, 2), (64, 1), (64, 1), (128, 2), (128, 1), (128, 1))
     layers, before = [], channels
     for count, stride in rows:
@@ -40,8 +40,7 @@ def detail(channels: int, wide: Wide, kind: str, groups: int) -> nn.Sequential:
 
 
 def semantic_stages(channels: int, wide: Wide, kind: str, groups: int) -> nn.ModuleList:
-    """The branch for meaning: the stem, three stages, and the context; a thirty-second of the
-    size."""
+    """The semantic branch: the stem, three stages and the context; 1/32 of the image's size."""
     stages: list[nn.Module] = [Stem(channels, wide, kind, groups)]
     for before, after, more in ((16, 32, 1), (32, 64, 1), (64, 128, 3)):
         blocks: list[nn.Module] = [GatherDown(wide(before), wide(after), kind, groups)]
@@ -51,7 +50,7 @@ def semantic_stages(channels: int, wide: Wide, kind: str, groups: int) -> nn.Mod
 
 
 class Stem(nn.Module):
-    """A quarter of the size by convolutions and by pooling, side by side."""
+    """A quarter of the size, by convolutions and by pooling in parallel."""
 
     def __init__(self, channels: int, wide: Wide, kind: str, groups: int) -> None:
         super().__init__()
@@ -65,14 +64,14 @@ class Stem(nn.Module):
         self.last = ConvNorm(2 * c, c, 3, kind, groups, called=BN)
 
     def forward(self, x: Tensor) -> Tensor:
-        """16 channels."""
+        """The output, with 16 channels."""
         x = self.first(x)
         out: Tensor = self.last(torch.cat([self.left(x), self.right(x)], dim=1))
         return out
 
 
-def _silent(layer: ConvNorm) -> ConvNorm:
-    """The layer with a norm that starts with weight 0."""
+def _zero_weight(layer: ConvNorm) -> ConvNorm:
+    """The layer with a norm whose weight starts at 0."""
     last = layer.norm
     assert isinstance(last, nn.BatchNorm2d | nn.GroupNorm)
     nn.init.zeros_(last.weight)
@@ -80,7 +79,7 @@ def _silent(layer: ConvNorm) -> ConvNorm:
 
 
 class Gather(nn.Module):
-    """Gather and expand, at the same size."""
+    """Gather and expand, same size."""
 
     def __init__(self, c: int, kind: str, groups: int) -> None:
         super().__init__()
@@ -88,7 +87,7 @@ class Gather(nn.Module):
             OrderedDict(
                 conv=ConvNorm(c, c, 3, kind, groups, called=BN),
                 expand=ConvNorm(c, 6 * c, 3, kind, groups, fans=c),
-                project=_silent(ConvNorm(6 * c, c, 1, kind, groups, relu=None)),
+                project=_zero_weight(ConvNorm(6 * c, c, 1, kind, groups, relu=None)),
             )
         )
         self.relu = nn.ReLU()
@@ -100,7 +99,7 @@ class Gather(nn.Module):
 
 
 class GatherDown(nn.Module):
-    """Gather and expand, at half the size."""
+    """Gather and expand, half the size."""
 
     def __init__(self, c: int, after: int, kind: str, groups: int) -> None:
         super().__init__()
@@ -109,7 +108,7 @@ class GatherDown(nn.Module):
                 conv=ConvNorm(c, c, 3, kind, groups, called=BN),
                 expand=ConvNorm(c, 6 * c, 3, kind, groups, stride=2, fans=c, relu=None),
                 depthwise=ConvNorm(6 * c, 6 * c, 3, kind, groups, fans=6 * c),
-                project=_silent(ConvNorm(6 * c, after, 1, kind, groups, relu=None)),
+                project=_zero_weight(ConvNorm(6 * c, after, 1, kind, groups, relu=None)),
             )
         )
         self.shortcut = nn.Sequential(
@@ -127,7 +126,7 @@ class GatherDown(nn.Module):
 
 
 class Context(nn.Module):
-    """The mean of the whole image, added to every place."""
+    """The mean of the whole image, added to every position."""
 
     def __init__(self, c: int, kind: str, groups: int) -> None:
         super().__init__()
@@ -147,7 +146,7 @@ class Context(nn.Module):
 
 
 class Aggregation(nn.Module):
-    """Each branch tells where the other counts."""
+    """Each branch is weighted by a mask computed from the other."""
 
     def __init__(self, c: int, kind: str, groups: int) -> None:
         super().__init__()
@@ -164,7 +163,7 @@ class Aggregation(nn.Module):
         self.last = ConvNorm(c, c, 3, kind, groups)
 
     def forward(self, detail: Tensor, semantic: Tensor) -> Tensor:
-        """Both branches as one, an eighth of the image's size."""
+        """Both branches combined, 1/8 of the image's size."""
         large = self.detail_keep(detail) * self.up(self.semantic_up(semantic)).sigmoid()
         small = self.detail_down(detail) * self.semantic_keep(semantic).sigmoid()
         out: Tensor = self.last(large + self.up(small))
@@ -180,7 +179,7 @@ def _separable(c: int, kind: str, groups: int) -> nn.Sequential:
 
 
 class Head(nn.Sequential):
-    """Scores at every pixel: ``up`` times the size by a pixel shuffle."""
+    """Scores at every pixel; a pixel shuffle enlarges by ``up``."""
 
     def __init__(
         self,

@@ -1,11 +1,10 @@
-"""The convolutional networks without shortcuts that the papers train. Layers start from torch's
-defaults.
+"""Plain convolutional networks of the papers, initialized with PyTorch's defaults.
 
     cnn            FedSAM, FedDyn, FedGloSS, MAN on CIFAR-10 and CIFAR-100
     fsa_cnn        FedFSA on FMNIST, CIFAR-10 and CIFAR-100
     tiny_convnet   MAN on Tiny-ImageNet
 
-Every non-linearity is a module of its own, so that a hook finds the output of each hidden layer.
+Every non-linearity is its own module, so that hooks can read the output of each hidden layer.
 """
 
 from __future__ import annotations
@@ -24,11 +23,10 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class Cnn(ModelSpec):
-    """The CIFAR CNN: two 5x5 convolutions of 64 channels, linear layers of 384, 192 and
-    ``classes``.
+    """The CIFAR CNN: two 5x5 convolutions of 64 channels, linear layers of 384 and 192.
 
-    Convolutions are not padded and each is followed by a 2x2 max-pool, so 32x32 pixels end as 5x5
-    and the first linear layer reads 1600 numbers; its width follows the image. Images have 16x16
+    Convolutions are not padded and each is followed by a 2x2 max-pool, so 32x32 pixels become 5x5
+    and the first linear layer has 1600 inputs; its width follows the image. Images have 16x16
     pixels or more.
 
     >>> sum(p.numel() for p in cnn().build((3, 32, 32), 10).parameters())
@@ -36,42 +34,44 @@ class Cnn(ModelSpec):
     """
 
     pool_first: bool = True
-    """Max-pool before the ReLU. Both orders are the same function of the same parameters, since the
-    ReLU never swaps two numbers, and this one is cheaper. MAN has the ReLU first (False): its
-    penalty reads the ReLU's output, which then is not yet pooled."""
+    """Max-pool before the ReLU.
+
+    Both orders compute the same function, and this one is cheaper. MAN uses the ReLU first (False),
+    because its penalty needs the ReLU's output before pooling.
+    """
 
     def __post_init__(self) -> None:
         if not isinstance(self.pool_first, bool):
             raise SettingError(f"cnn: pool_first must be True or False, found {self.pool_first!r}.")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for images of ``shape`` and ``classes`` outputs."""
+        """A new module for images of ``shape`` and ``classes`` outputs."""
         return _five_layers("cnn", shape, classes, hidden=(384, 192), pool_first=self.pool_first)
 
 
 @dataclass(frozen=True, repr=False)
 class FsaCnn(ModelSpec):
-    """FedFSA's CNN: as ``cnn()``, with linear layers of 1024, 1024 and ``classes``.
+    """FedFSA's CNN: like ``cnn()``, with linear layers of 1024, 1024 and ``classes``.
 
     >>> sum(p.numel() for p in fsa_cnn().build((3, 32, 32), 10).parameters())
     2806602
     """
 
     channels: tuple[int, int] = (64, 64)
-    """Of the two convolutions; a list will do. On Fashion-MNIST the code of FedFSA has ``[4,
-    12]``."""
+    """Channels of the two convolutions. On Fashion-MNIST the code of FedFSA has ``[4, 12]``."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.channels, list | tuple) or len(self.channels) != 2:
             raise SettingError(
-                f"fsa_cnn: channels must be a list of two numbers, one for each convolution, found {self.channels!r}."
+                "fsa_cnn: channels must be a list of two numbers, one for each convolution, "
+                f"found {self.channels!r}."
             )
         for width in self.channels:
             number("fsa_cnn", "each of the channels", width, low=1, high=MOST_AT_ONCE, whole=True)
         object.__setattr__(self, "channels", tuple(self.channels))
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for images of ``shape`` and ``classes`` outputs."""
+        """A new module for images of ``shape`` and ``classes`` outputs."""
         return _five_layers("fsa_cnn", shape, classes, hidden=(1024, 1024), wide=self.channels)
 
 
@@ -99,13 +99,12 @@ def _five_layers(
 
 @dataclass(frozen=True, repr=False)
 class TinyConvnet(ModelSpec):
-    """MAN's ConvNet: three 3x3 convolutions of 64 channels with GroupNorm, linear layers of 512 and
-    384.
+    """MAN's ConvNet: three 3x3 convolutions of 64 channels, linear layers of 512 and 384.
 
     Each convolution is followed by GroupNorm, ReLU and a 2x2 max-pool. The paper does not state the
-    padding. We pad by one pixel, which keeps the size: 64x64 pixels end as 8x8, and the first
-    linear layer reads the 64 * 8 * 8 = 4096 numbers that the paper's table prints; unpadded, it
-    would read 64 * 6 * 6 = 2304. Images have 8x8 pixels or more.
+    padding. We pad by one pixel, which keeps the size: 64x64 pixels become 8x8, and the first
+    linear layer has the 64 * 8 * 8 = 4096 inputs of the paper's table; without padding it would
+    have 64 * 6 * 6 = 2304. Images have 8x8 pixels or more.
 
     >>> net = tiny_convnet().build((3, 64, 64), 200)
     >>> net.fc1, sum(p.numel() for p in net.parameters())
@@ -119,7 +118,7 @@ class TinyConvnet(ModelSpec):
         divides("tiny_convnet", self.groups, 64)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for images of ``shape`` and ``classes`` outputs."""
+        """A new module for images of ``shape`` and ``classes`` outputs."""
         channels, height, width = image("tiny_convnet", shape, classes, smallest=8)
         layers: OrderedDict[str, nn.Module] = OrderedDict()
         for i, before in enumerate((channels, 64, 64), start=1):

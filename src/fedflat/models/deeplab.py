@@ -1,13 +1,13 @@
-"""DeepLabV3 on MobileNetV2: a class for every pixel.
+"""DeepLabV3 on MobileNetV2 for semantic segmentation.
 
 Chen et al., Rethinking Atrous Convolution for Semantic Image Segmentation, 2017, arXiv:1706.05587.
 
     features  MobileNetV2 without its last 1x1 layer: 320 channels, at 1/stride of the size
-    ASPP      1x1, three dilated 3x3, and the mean over positions with a 1x1: 256 channels each, side by side;
-              then 1x1 to 256, dropout
-    head      3x3 to 256, then 1x1 with bias to the classes, and up to the image's size (bilinear)
+    ASPP      1x1, three dilated 3x3, and the mean over positions with a 1x1: 256 channels each,
+              concatenated; then 1x1 to 256, dropout
+    head      3x3 to 256, then 1x1 with bias to the classes, bilinear up to the image's size
 
-The paper has the rates 6, 12 and 18 at stride 16; LADD trains with ``stride=32, rates=[12, 24,
+The paper uses the rates 6, 12 and 18 at stride 16; LADD trains with ``stride=32, rates=[12, 24,
 36]``.
 """
 
@@ -33,8 +33,7 @@ INSIDE = 256
 
 @dataclass(frozen=True, repr=False)
 class DeepLabV3(ModelSpec):
-    """DeepLabV3 on MobileNetV2: scores of the classes at every pixel, for images of 32x32 pixels or
-    more.
+    """DeepLabV3 on MobileNetV2: class scores at every pixel. Images have 32x32 pixels or more.
 
     >>> sum(p.numel() for p in deeplabv3().build((3, 64, 64), 19).parameters())
     5113363
@@ -43,15 +42,15 @@ class DeepLabV3(ModelSpec):
     norm: str = "batch"
     """``"batch"`` or ``"group"``."""
     groups: int = 8
-    """Groups of every GroupNorm; divides 8. BatchNorm does not read it."""
+    """Groups of every GroupNorm; divides 8. BatchNorm ignores it."""
     width: float = 1.0
-    """Times the channels of MobileNetV2, in multiples of 8."""
+    """Factor of the channels of MobileNetV2; they are rounded to multiples of 8."""
     stride: int = 16
-    """How many pixels of the image one place of the features stands for: 8, 16 or 32."""
+    """Pixels of the image per position of the features: 8, 16 or 32."""
     rates: tuple[int, ...] = (6, 12, 18)
-    """Dilations of the 3x3 convolutions side by side; a list will do."""
+    """Dilations of the parallel 3x3 convolutions; a list will do."""
     dropout: float = 0.1
-    """Of what the convolutions side by side give, in training."""
+    """Dropout rate after the parallel convolutions, in training."""
 
     def __post_init__(self) -> None:
         check_mobile("deeplabv3", self.norm, self.groups, self.width)
@@ -67,8 +66,7 @@ class DeepLabV3(ModelSpec):
         number("deeplabv3", "dropout", self.dropout, low=0, high=1)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for images of ``shape`` and ``classes`` outputs at every
-        pixel."""
+        """A new module for images of ``shape`` with ``classes`` scores at every pixel."""
         channels, _, _ = image("deeplabv3", shape, classes, smallest=32)
         layers, last = trunk(channels, self.norm, self.groups, self.width, self.stride)
         aspp = Pyramid(last, self.rates, self.norm, self.groups, self.dropout)
@@ -76,7 +74,7 @@ class DeepLabV3(ModelSpec):
 
 
 class DeepLab(nn.Module):
-    """Features, the pyramid, and the head."""
+    """Features, pyramid and head."""
 
     head_layers = ("aspp", "head")
 
@@ -98,7 +96,7 @@ class DeepLab(nn.Module):
 
 
 class Pyramid(nn.Module):
-    """Views of different widths side by side (atrous spatial pyramid pooling)."""
+    """Parallel convolutions of different dilations (atrous spatial pyramid pooling)."""
 
     def __init__(
         self, before: int, rates: Sequence[int], norm: str, groups: int, dropout: float
@@ -118,9 +116,9 @@ class Pyramid(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """256 channels of the same size."""
-        seen = [view(x) for view in self.views]
-        seen.append(self.mean(x).expand(-1, -1, *x.shape[-2:]))
-        out: Tensor = self.dropout(self.project(torch.cat(seen, dim=1)))
+        features = [view(x) for view in self.views]
+        features.append(self.mean(x).expand(-1, -1, *x.shape[-2:]))
+        out: Tensor = self.dropout(self.project(torch.cat(features, dim=1)))
         return out
 
 

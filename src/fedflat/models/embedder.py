@@ -1,4 +1,4 @@
-"""Images as points on a sphere: convolutions, generalised-mean pooling, length one. For retrieval.
+"""Image descriptors of length one for retrieval: convolutions and generalized-mean pooling.
 
 Radenovic et al., Fine-tuning CNN Image Retrieval with No Human Annotation, TPAMI 2019,
 arXiv:1711.02512:
@@ -27,10 +27,9 @@ ORDERS = ("after_pool", "before_pool")
 
 @dataclass(frozen=True, repr=False)
 class Embedder(ModelSpec):
-    """Three convolutions of stride 2 with GroupNorm, one more, GeM pooling: a descriptor of length
-    one for retrieval.
+    """A descriptor of length one for retrieval: four convolutions with GroupNorm, GeM pooling.
 
-    Its length is the number of outputs the task wants. Images have 8x8 pixels or more.
+    Its size is the number of outputs of the task. Images have 8x8 pixels or more.
 
     >>> net = embedder(width=8).build((3, 64, 128), 32)
     >>> out = net(torch.rand(2, 3, 64, 128))
@@ -39,12 +38,12 @@ class Embedder(ModelSpec):
     """
 
     width: int = 16
-    """Channels of the first convolution; the next have twice and four times as many."""
+    """Channels of the first convolution; the next two have twice and four times as many."""
     groups: int = 4
     """Groups of every GroupNorm; divides the width."""
     l2: str = "after_pool"
-    """What is made of length one: the pooled descriptor, or ``"before_pool"`` each position, and
-    nothing after."""
+    """What is normalized to length one: the pooled descriptor, or ``"before_pool"`` each position.
+    """
 
     def __post_init__(self) -> None:
         number("embedder", "width", self.width, low=1, high=MOST_AT_ONCE, whole=True)
@@ -52,14 +51,13 @@ class Embedder(ModelSpec):
         choice("embedder", "l2", self.l2, list(ORDERS))
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for images of ``shape`` and descriptors of ``classes``
-        numbers."""
+        """A new module for images of ``shape`` and descriptors of ``classes`` numbers."""
         channels, _, _ = image("embedder", shape, classes, smallest=8)
         return EmbedderNet(channels, classes, self.width, self.groups, self.l2)
 
 
 class GeM(nn.Module):
-    """The generalised mean over positions; ``p`` is learnt.
+    """The generalized mean over positions with a trainable exponent ``p``.
 
     >>> round(GeM()(torch.tensor([1.0, 2, 3, 4]).view(1, 1, 2, 2)).item(), 6)
     2.924018
@@ -78,7 +76,7 @@ class EmbedderNet(nn.Module):
     """The network; the last convolution is its last layer."""
 
     recorded_as = "Net"
-    """The name of the class in the digests that run folders have."""
+    """The class name in the digests of run folders."""
 
     def __init__(self, channels: int, outputs: int, width: int, groups: int, order: str) -> None:
         super().__init__()

@@ -1,5 +1,4 @@
-"""The network for FEMNIST's characters of Reddi et al., Adaptive Federated Optimization, ICLR 2021,
-and FedSeq."""
+"""The FEMNIST network of Reddi et al., Adaptive Federated Optimization, ICLR 2021, and FedSeq."""
 
 from __future__ import annotations
 
@@ -16,19 +15,18 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class FemnistCnn(ModelSpec):
-    """Two 3x3 convolutions of 32 and 64 channels, one max-pool, dropout, linear layers of 128 and
-    ``classes``.
+    """Two 3x3 convolutions of 32 and 64 channels, max-pool, dropout, a linear layer of 128.
 
-    A quarter of the pooled numbers and half of the 128 are dropped in training. Convolutions are
-    not padded: 28x28 pixels end as 12x12, and the first linear layer reads 9216 numbers. Images
-    have 6x6 pixels or more.
+    In training a quarter of the pooled values and half of the 128 are dropped. Convolutions are not
+    padded: 28x28 pixels become 12x12, and the first linear layer has 9216 inputs. Images have 6x6
+    pixels or more.
 
     >>> sum(p.numel() for p in femnist_cnn().build((1, 28, 28), 62).parameters())
     1206590
     """
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for images of ``shape`` and ``classes`` outputs."""
+        """A new module for images of ``shape`` and ``classes`` outputs."""
         channels, height, width = image("femnist_cnn", shape, classes, smallest=6)
         layers: OrderedDict[str, nn.Module] = OrderedDict(
             conv1=nn.Conv2d(channels, 32, kernel_size=3),

@@ -1,4 +1,4 @@
-"""Which inputs a model can read: checked when it is built, before the first batch."""
+"""Checks of a model's input shape, made when the model is built."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedflat.errors import SettingError, number
 
 
 def features(owner: str, shape: tuple[int, ...], classes: int) -> int:
-    """How many numbers one input holds; refuses a shape or a number of classes no model can have.
+    """The number of values in one input; refuses impossible shapes and numbers of classes.
 
     >>> features("logistic", (1, 28, 28), 10)
     784
@@ -35,15 +35,15 @@ def image(
     """
     if len(shape) != 3:
         raise SettingError(
-            f"{owner}: inputs must be images of shape (channels, height, width), found {tuple(shape)}. "
-            "Use mlp() or logistic() for other inputs."
+            f"{owner}: inputs must be images of shape (channels, height, width), found "
+            f"{tuple(shape)}. Use mlp() or logistic() for other inputs."
         )
     features(owner, shape, classes)
     channels, height, width = shape
     if min(height, width) < smallest:
         raise SettingError(
-            f"{owner}: images must have at least {smallest}x{smallest} pixels, found {height}x{width}. "
-            "Use mlp()."
+            f"{owner}: images must have at least {smallest}x{smallest} pixels, found "
+            f"{height}x{width}. Use mlp()."
         )
     return channels, height, width
 

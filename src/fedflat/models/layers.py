@@ -1,5 +1,4 @@
-"""Layers that several networks for images are made of: a convolution with its norm and its
-non-linearity."""
+"""Layers that several image networks share: a convolution with its norm and non-linearity."""
 
 from __future__ import annotations
 
@@ -12,13 +11,12 @@ from fedflat.errors import SettingError
 
 
 def norm(channels: int, kind: str, groups: int) -> nn.Module:
-    """BatchNorm (``"batch"``), or GroupNorm of ``groups`` groups (``"group"``)."""
+    """BatchNorm (``"batch"``), or GroupNorm with ``groups`` groups (``"group"``)."""
     return nn.BatchNorm2d(channels) if kind == "batch" else nn.GroupNorm(groups, channels)
 
 
 class ConvNorm(nn.Sequential):
-    """A convolution without bias that keeps the size but for its stride, a norm, and perhaps a
-    non-linearity."""
+    """A padded convolution without bias, a norm, and a non-linearity unless ``relu`` is None."""
 
     def __init__(
         self,
@@ -46,7 +44,7 @@ class ConvNorm(nn.Sequential):
 
 
 def pointwise(before: int, after: int) -> nn.Conv2d:
-    """A 1x1 convolution with bias, which starts at 0: a score for each class at each place."""
+    """A 1x1 convolution with a bias that starts at 0: class scores at each position."""
     conv = nn.Conv2d(before, after, 1)
     nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
     assert conv.bias is not None
@@ -54,27 +52,27 @@ def pointwise(before: int, after: int) -> nn.Conv2d:
     return conv
 
 
-def widened(channels: int, factor: float) -> int:
-    """Channels times a factor, as the nearest multiple of 8 that is not more than a tenth smaller.
+def scale_width(channels: int, factor: float) -> int:
+    """Channels times a factor, as the nearest multiple of 8 that is at most a tenth smaller.
 
-    >>> widened(32, 0.5), widened(24, 0.35), widened(16, 1.0)
+    >>> scale_width(32, 0.5), scale_width(24, 0.35), scale_width(16, 1.0)
     (16, 8, 16)
     """
-    wanted = channels * factor
-    found = max(8, int(wanted + 4) // 8 * 8)
-    return found if found >= 0.9 * wanted else found + 8
+    exact = channels * factor
+    rounded = max(8, int(exact + 4) // 8 * 8)
+    return rounded if rounded >= 0.9 * exact else rounded + 8
 
 
-def whole(x: Tensor, multiple: int) -> Tensor:
-    """Images with zeros to the right and below, so that their sides are multiples of
-    ``multiple``."""
+def pad_to_multiple(x: Tensor, multiple: int) -> Tensor:
+    """Images padded with zeros to the right and below, to multiples of ``multiple`` pixels."""
     below, right = (-side % multiple for side in x.shape[-2:])
     return pad(x, (0, right, 0, below)) if below or right else x
 
 
 def check_groups(owner: str, groups: int) -> None:
-    """Refuse groups that do not divide 8, of which all widths are multiples."""
+    """Refuse groups that do not divide 8; all widths are multiples of 8."""
     if groups not in (1, 2, 4, 8):
         raise SettingError(
-            f"{owner}: groups must be 1, 2, 4 or 8, which divide all layers' widths, found {groups!r}."
+            f"{owner}: groups must be 1, 2, 4 or 8, which divide all layers' widths, found "
+            f"{groups!r}."
         )

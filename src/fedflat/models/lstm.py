@@ -1,4 +1,4 @@
-"""A recurrent network for texts, letter by letter.
+"""A recurrent network for texts, character by character.
 
 McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS
 2017, section 3: an embedding of 8 numbers, two LSTM layers of 100, a linear layer.
@@ -18,11 +18,10 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class CharLstm(ModelSpec):
-    """An embedding, LSTM layers, a linear layer: which letter comes next, after every letter or
-    after the last.
+    """An embedding, LSTM layers and a linear layer that predict the next character.
 
-    Inputs are whole numbers of letters, from 0 to below the number of classes. Outputs are (texts,
-    letters, classes), or (texts, classes) with ``every=False``.
+    Inputs are indices of characters, below the number of classes. Outputs are (texts, characters,
+    classes), or (texts, classes) with ``every=False``.
 
     >>> import torch
     >>> net = char_lstm().build((40,), 80)
@@ -34,7 +33,7 @@ class CharLstm(ModelSpec):
     hidden: int = 100
     layers: int = 2
     every: bool = True
-    """Guess the next letter after each of them, or after the last only."""
+    """Predict the next character after each character, or only after the last."""
 
     def __post_init__(self) -> None:
         for name, most in (("embedding", MOST_AT_ONCE), ("hidden", MOST_AT_ONCE), ("layers", 100)):
@@ -42,20 +41,21 @@ class CharLstm(ModelSpec):
         flag("char_lstm", "every", self.every)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for texts of ``shape[0]`` letters out of ``classes``."""
+        """A new module for texts of ``shape[0]`` characters out of ``classes``."""
         if len(shape) != 1:
             raise SettingError(
-                f"char_lstm: inputs must be rows of letters, of shape (letters,), found {tuple(shape)}."
+                "char_lstm: inputs must be rows of letters, of shape (letters,), found "
+                f"{tuple(shape)}. Use a model for images or numbers instead."
             )
         features("char_lstm", shape, classes)
         return CharLSTMNet(classes, self.embedding, self.hidden, self.layers, self.every)
 
 
 class CharLSTMNet(nn.Module):
-    """The network."""
+    """The network of `CharLstm`."""
 
     recorded_as = "Net"
-    """The name of the class in the digests that run folders have."""
+    """The class name in the digests of run folders."""
 
     def __init__(self, letters: int, embedding: int, hidden: int, layers: int, every: bool) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class CharLSTMNet(nn.Module):
         self.fc = nn.Linear(hidden, letters)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs for each letter that comes next."""
+        """Scores of the next characters."""
         states = self.lstm(self.letters(x))[0]
         out: Tensor = self.fc(states if self.every else states[:, -1])
         return out

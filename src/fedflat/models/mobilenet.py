@@ -3,12 +3,14 @@
 Sandler et al., MobileNetV2: Inverted Residuals and Linear Bottlenecks, CVPR 2018, arXiv:1801.04381,
 table 2.
 
-    block    1x1 to t times the channels, norm, relu6; 3x3 depthwise, norm, relu6; 1x1, norm; + x if nothing changed
-    network  3x3 stride 2 to 32, norm, relu6; 17 blocks; 1x1 to 1280, norm, relu6; mean over positions; linear layer
+    block    1x1 to t times the channels, norm, relu6; 3x3 depthwise, norm, relu6; 1x1, norm;
+             + x if the shape is unchanged
+    network  3x3 stride 2 to 32, norm, relu6; 17 blocks; 1x1 to 1280, norm, relu6;
+             mean over positions; linear layer
 
-Where a smaller output stride is asked for, the last strides become 1 and what follows is dilated
-instead, as in DeepLab. Convolutions start from Kaiming's normal distribution (fan-out), the linear
-layer from a normal one of spread 0.01.
+For a smaller output stride, the last strides become 1 and the following convolutions are dilated,
+as in DeepLab. Convolutions start from Kaiming's normal distribution (fan-out), the linear layer
+from a normal one with standard deviation 0.01.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from torch import Tensor, nn
 
 from fedflat.errors import SettingError, choice, number
 from fedflat.models.inputs import image
-from fedflat.models.layers import ConvNorm, check_groups, widened
+from fedflat.models.layers import ConvNorm, check_groups, scale_width
 from fedflat.models.spec import ModelSpec
 from fedflat.registry.specs import register
 
@@ -33,7 +35,7 @@ STAGES = (
     (6, 160, 3, 2),
     (6, 320, 1, 1),
 )
-"""Expansion, channels, blocks, and the stride of the first block."""
+"""Expansion, channels, number of blocks, and stride of the first block."""
 STRIDES = (8, 16, 32)
 
 
@@ -48,18 +50,18 @@ class MobileNetV2(ModelSpec):
     norm: str = "batch"
     """``"batch"`` or ``"group"``."""
     groups: int = 8
-    """Groups of every GroupNorm; divides 8. BatchNorm does not read it."""
+    """Groups of every GroupNorm; divides 8. BatchNorm ignores it."""
     width: float = 1.0
-    """Times the channels of every layer, in multiples of 8."""
+    """Factor of the channels of every layer; they are rounded to multiples of 8."""
 
     def __post_init__(self) -> None:
         check_mobile("mobilenetv2", self.norm, self.groups, self.width)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for images of ``shape`` and ``classes`` outputs."""
+        """A new module for images of ``shape`` and ``classes`` outputs."""
         channels, _, _ = image("mobilenetv2", shape, classes, smallest=32)
         layers, last = trunk(channels, self.norm, self.groups, self.width)
-        top = widened(1280, max(self.width, 1.0))
+        top = scale_width(1280, max(self.width, 1.0))
         layers["top"] = ConvNorm(last, top, 1, self.norm, self.groups, relu=nn.ReLU6)
         fc = nn.Linear(top, classes)
         nn.init.normal_(fc.weight, std=0.01)
@@ -71,7 +73,7 @@ class MobileNetV2(ModelSpec):
 
 
 def check_mobile(owner: str, norm: str, groups: int, width: float) -> None:
-    """Refuse what no such network can have."""
+    """Refuse settings that no such network can have."""
     choice(owner, "norm", norm, ["batch", "group"])
     check_groups(owner, groups)
     number(owner, "width", width, low=0, high=10, open_low=True)
@@ -80,31 +82,31 @@ def check_mobile(owner: str, norm: str, groups: int, width: float) -> None:
 def trunk(
     channels: int, norm: str, groups: int, width: float, output_stride: int = 32
 ) -> tuple[OrderedDict[str, nn.Module], int]:
-    """The first convolution and the blocks, by name, and the channels of the last one."""
+    """The first convolution and the blocks by name, and the channels of the last one."""
     if output_stride not in STRIDES:
         raise SettingError(
             f"a network's output stride must be 8, 16 or 32, found {output_stride!r}."
         )
-    before = widened(32, width)
+    before = scale_width(32, width)
     first = ConvNorm(channels, before, 3, norm, groups, stride=2, relu=nn.ReLU6)
     layers: OrderedDict[str, nn.Module] = OrderedDict(first=first)
     reached, dilation = 2, 1
     for i, (expansion, wide, blocks, stride) in enumerate(STAGES, start=1):
-        after, stage = widened(wide, width), []
+        after, stage = scale_width(wide, width), []
         for block in range(blocks):
             step = stride if block == 0 else 1
-            seen = dilation
+            block_dilation = dilation
             if reached * step > output_stride:
                 dilation, step = dilation * step, 1
             reached *= step
-            stage.append(Inverted(before, after, expansion, step, seen, norm, groups))
+            stage.append(Inverted(before, after, expansion, step, block_dilation, norm, groups))
             before = after
         layers[f"stage{i}"] = nn.Sequential(*stage)
     return layers, before
 
 
 class Inverted(nn.Module):
-    """An inverted residual block: wide inside, narrow outside, and no non-linearity at its end."""
+    """An inverted residual block: wide inside, narrow outside, linear at its end."""
 
     def __init__(
         self,

@@ -1,18 +1,18 @@
 """Residual networks for small images, with GroupNorm or BatchNorm.
 
-He et al., Deep Residual Learning for Image Recognition, CVPR 2016, arXiv:1512.03385.
-Wu and He, Group Normalization, ECCV 2018, arXiv:1803.08494.
+He et al., Deep Residual Learning for Image Recognition, CVPR 2016, arXiv:1512.03385. Wu and He,
+Group Normalization, ECCV 2018, arXiv:1803.08494.
 
-    block      y = relu( norm(conv(relu(norm(conv(x))))) + shortcut(x) ),   convolutions 3x3 without bias
+    block      y = relu( norm(conv(relu(norm(conv(x))))) + shortcut(x) ),   3x3 without bias
     network    3x3 convolution, norm, relu, blocks, mean over positions, linear layer
 
 The shortcut is the identity or, where a block halves the image and doubles the channels, a 1x1
-convolution of stride 2 and a norm (option B of the paper). He et al. take option A (subsample, pad
-with zero channels) for ResNet-20; B makes it 2,752 parameters larger and lets one block serve both
+convolution of stride 2 and a norm (option B of the paper). He et al. use option A (subsample, pad
+with zero channels) for ResNet-20. Option B has 2,752 more parameters and lets one block serve both
 networks.
 
 Convolutions start from Kaiming's normal distribution (fan-out, ReLU), norms from weight 1 and bias
-0, the linear layer from torch's default. BatchNorm has momentum 0.1.
+0, the linear layer from PyTorch's default. BatchNorm has momentum 0.1.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class ResNet20(ModelSpec):
     norm: str = "group"
     """``"group"`` or ``"batch"``."""
     groups: int = 2
-    """Groups of every GroupNorm; divides 16. BatchNorm does not read it."""
+    """Groups of every GroupNorm; divides 16. BatchNorm ignores it."""
 
     def __post_init__(self) -> None:
         choice("resnet20", "norm", self.norm, ["group", "batch"])
         divides("resnet20", self.groups, 16)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for images of ``shape`` and ``classes`` outputs."""
+        """A new module for images of ``shape`` and ``classes`` outputs."""
         channels, _, _ = image("resnet20", shape, classes, smallest=4)
         return _network(channels, (16, 32, 64), 3, classes, self.norm, self.groups)
 
@@ -67,23 +67,23 @@ class ResNet18(ModelSpec):
     norm: str = "group"
     """``"group"`` or ``"batch"``."""
     groups: int = 2
-    """Groups of every GroupNorm; divides 64. BatchNorm does not read it."""
+    """Groups of every GroupNorm; divides 64. BatchNorm ignores it."""
 
     def __post_init__(self) -> None:
         choice("resnet18", "norm", self.norm, ["group", "batch"])
         divides("resnet18", self.groups, 64)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for images of ``shape`` and ``classes`` outputs."""
+        """A new module for images of ``shape`` and ``classes`` outputs."""
         channels, _, _ = image("resnet18", shape, classes, smallest=8)
         return _network(channels, (64, 128, 256, 512), 2, classes, self.norm, self.groups)
 
 
 class ResNetBlock(nn.Module):
-    """Two 3x3 convolutions and a shortcut; each ReLU is a module of its own."""
+    """Two 3x3 convolutions and a shortcut; each ReLU is its own module."""
 
     recorded_as = "Block"
-    """The name of the class in the digests that run folders have."""
+    """The class name in the digests of run folders."""
 
     def __init__(self, before: int, after: int, norm: str, groups: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Models without convolutions, for inputs of any shape. Layers start from torch's defaults."""
+"""Models without convolutions, for inputs of any shape, initialized with PyTorch's defaults."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Logistic(ModelSpec):
     """
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for inputs of ``shape`` and ``classes`` outputs."""
+        """A new module for inputs of ``shape`` and ``classes`` outputs."""
         width = features("logistic", shape, classes)
         return nn.Sequential(OrderedDict(flatten=nn.Flatten(), fc=nn.Linear(width, classes)))
 
 
 @dataclass(frozen=True, repr=False)
 class Mlp(ModelSpec):
-    """Flatten, linear layers of the widths ``hidden`` with a ReLU after each, a last linear layer.
+    """Linear layers of widths ``hidden``, a ReLU after each, and a last linear layer.
 
     >>> mlp([32, 16])
     mlp(hidden=[32, 16])
@@ -52,7 +52,7 @@ class Mlp(ModelSpec):
         object.__setattr__(self, "hidden", tuple(self.hidden))
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for inputs of ``shape`` and ``classes`` outputs."""
+        """A new module for inputs of ``shape`` and ``classes`` outputs."""
         width = features("mlp", shape, classes)
         return nn.Sequential(OrderedDict(flatten=nn.Flatten(), **head(width, self.hidden, classes)))
 
@@ -60,8 +60,7 @@ class Mlp(ModelSpec):
 def head(
     width: int, hidden: tuple[int, ...], classes: int, *, first_relu: int = 1
 ) -> dict[str, nn.Module]:
-    """Named linear layers from ``width`` through ``hidden`` to ``classes``, a ReLU after each
-    hidden one.
+    """Named linear layers from ``width`` through ``hidden`` to ``classes``, with ReLUs between.
 
     >>> list(head(8, (4,), 2, first_relu=3))
     ['fc1', 'relu3', 'fc2']

@@ -1,4 +1,4 @@
-"""What every named model is: a description that builds a module for given inputs and classes."""
+"""The interface of models: a description that builds a module for given inputs and classes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fedflat.registry.specs import TextSpec
 
 
 class ModelSpec(TextSpec, ABC):
-    """A frozen dataclass; ``build`` makes the module with torch's current random state."""
+    """A frozen dataclass; ``build`` initializes the module from PyTorch's current random state."""
 
     @abstractmethod
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for inputs of ``shape`` and ``classes`` outputs."""
+        """A new module for inputs of ``shape`` with ``classes`` outputs."""

@@ -1,5 +1,4 @@
-"""A network whose features are a Gaussian: the encoder tells its mean and spread, the head reads
-samples."""
+"""A network with Gaussian features: the encoder gives their distribution, the head samples."""
 
 from __future__ import annotations
 
@@ -17,10 +16,10 @@ from fedflat.registry.specs import register
 
 
 class StochasticNet(nn.Module):
-    """Gives the logarithm of the class probabilities averaged over samples of the features.
+    """The logarithm of the class probabilities, averaged over samples of the features.
 
-    In training the samples follow torch's random state; in evaluation the noise is always the same,
-    for every example, so that an output hangs on its input alone.
+    In training the samples follow PyTorch's random state. In evaluation the noise is the same for
+    every example, so that an output depends on its input only.
     """
 
     def __init__(
@@ -54,8 +53,7 @@ def gaussian(output: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, repr=False)
 class Stochastic(ModelSpec):
-    """A network with Gaussian features of ``dim`` numbers, as FedCR uses it; ``body`` is the
-    encoder."""
+    """A network with ``dim`` Gaussian features, as in FedCR; ``body`` is the encoder."""
 
     body: ModelSpec = field(default_factory=Cnn)
     dim: int = 256

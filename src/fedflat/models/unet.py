@@ -1,15 +1,16 @@
-"""A small U-shaped network: one output for each class and pixel.
+"""A small U-Net: one score for each class and pixel.
 
 Ronneberger et al., U-Net: Convolutional Networks for Biomedical Image Segmentation, MICCAI 2015,
 arXiv:1505.04597.
 
-    down   three 3x3 convolutions of stride 2: width, 2 width, 4 width channels; one more at the deepest
-    up     three times: enlarge to the size before (nearest neighbour), join what was there, a 3x3 convolution
+    down   three 3x3 convolutions of stride 2: width, 2 width, 4 width channels; one more at the end
+    up     three times: enlarge to the size before (nearest neighbour), concatenate with the
+           features of that size, a 3x3 convolution
     end    a 1x1 convolution to the classes, at full size
 
 Each 3x3 convolution is followed by GroupNorm and ReLU. The paper's network is unpadded, has two
-convolutions a step and about a hundred times the parameters; this one is for tests and for machines
-without an accelerator.
+convolutions per step and about a hundred times the parameters. This one is for tests and for
+machines without an accelerator.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class SmallUNet(ModelSpec):
-    """A small U-shaped network with GroupNorm, for masks: an output for each class and pixel.
+    """A small U-Net with GroupNorm for masks: one score for each class and pixel.
 
     Images have 8x8 pixels or more.
 
@@ -48,16 +49,16 @@ class SmallUNet(ModelSpec):
         divides("small_unet", self.groups, self.width)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for images of ``shape`` and ``classes`` outputs a pixel."""
+        """A new module for images of ``shape`` with ``classes`` scores at every pixel."""
         channels, _, _ = image("small_unet", shape, classes, smallest=8)
         return SmallUNetModule(channels, classes, self.width, self.groups)
 
 
 class SmallUNetModule(nn.Module):
-    """The network, layers named by where they stand."""
+    """The network; layers are named by their level."""
 
     recorded_as = "Net"
-    """The name of the class in the digests that run folders have."""
+    """The class name in the digests of run folders."""
 
     head_layers = ("up2", "up1", "up0", "classify")
 
@@ -73,7 +74,7 @@ class SmallUNetModule(nn.Module):
         self.classify = nn.Conv2d(width, classes, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs of shape (images, classes, height, width)."""
+        """Scores of shape (images, classes, height, width)."""
         half = self.down1(x)
         quarter = self.down2(half)
         y = self.deepest(self.down3(quarter))

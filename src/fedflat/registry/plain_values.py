@@ -1,4 +1,4 @@
-"""Python's own numbers in place of NumPy's, which print otherwise and are not JSON."""
+"""Conversion of NumPy scalars to Python numbers, which print differently and are valid JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """``value`` with NumPy's single numbers, also those in lists and tuples, made Python's.
+    """``value`` with NumPy scalars, also those in lists and tuples, as Python numbers.
 
     >>> import numpy as np
     >>> plain([np.int64(3), np.float64(0.5), np.array(2.0), "fine"])
@@ -23,23 +23,23 @@ def plain(value: Any) -> Any:
 
 
 class PlainFields:
-    """A frozen dataclass that makes the numbers in its fields plain before it looks at them."""
+    """Base of frozen dataclasses that convert NumPy scalars in their fields before other checks."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        own = cls.__dict__.get("__post_init__")
-        if own is not None:
-            setattr(cls, "__post_init__", _after_plain(own))  # noqa: B010
+        check = cls.__dict__.get("__post_init__")
+        if check is not None:
+            setattr(cls, "__post_init__", _convert_first(check))  # noqa: B010
 
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
-            given = getattr(self, field.name)
-            made = plain(given)
-            if made is not given:
-                object.__setattr__(self, field.name, made)
+            value = getattr(self, field.name)
+            converted = plain(value)
+            if converted is not value:
+                object.__setattr__(self, field.name, converted)
 
 
-def _after_plain(check: Callable[[Any], None]) -> Callable[[Any], None]:
+def _convert_first(check: Callable[[Any], None]) -> Callable[[Any], None]:
     @wraps(check)
     def post_init(self: Any) -> None:
         PlainFields.__post_init__(self)

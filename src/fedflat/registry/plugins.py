@@ -1,12 +1,11 @@
-"""Code of others that registers names: a file or a module that somebody names, or an installed
-package.
+"""Plugins: user code that registers names, in a file, a module or an installed package.
 
     fedflat run "my_sam(rho=0.1)" --plugin my_methods.py
     fedflat run "my_sam(rho=0.1)" --plugin package.module
 
-An installed package is loaded unnamed if it has an entry point in the group ``fedflat.plugins``.
-Nothing else is ever loaded: what a run folder says of a plugin is compared with what is there, and
-shown to people.
+An installed package with an entry point in the group ``fedflat.plugins`` is loaded automatically.
+Nothing else is ever loaded. The plugins recorded in a run folder are only compared with those
+loaded now and shown to the user.
 """
 
 from __future__ import annotations
@@ -29,102 +28,96 @@ from fedflat.errors import FedflatError, SettingError, shown
 
 GROUP = "fedflat.plugins"
 MAINS = ("__main__", "__mp_main__")
-"""What the module that a person started is called, in its own process and in those that import
-it."""
+"""Names of the main module, in its own process and in processes that import it."""
 HAND_MADE = "a notebook or a script"
 KINDS = "a plugin must be a Python file such as my_methods.py, or a module such as package.module"
 
 
 class _NotPython(Exception):
-    """What was named as a plugin is neither a file nor a module. The text says what it is."""
+    """The plugin is neither a file nor a module. The message says what it is."""
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """Where registered names come from: an installed package by its version, anything else by its
-    digest.
+    """Origin of registered names: a package with its version, or code with its digest.
 
-    What is defined in the module that a person started has neither: a script changes with every
-    setting in it.
+    Names defined in the main module have neither, because a script changes with every setting.
     """
 
     name: str
     version: str | None = None
     digest: str | None = None
     place: str | None = field(default=None, compare=False)
-    """Where the file was, for people to read."""
+    """Path of the file, for display."""
 
     def same(self, other: Plugin) -> bool:
-        """Whether it is the same code; a file may have got another name."""
+        """True if both are the same code; a file may have been renamed."""
         named = self.name == other.name or self.digest is not None
         return named and (self.version, self.digest) == (other.version, other.digest)
 
 
 @dataclass(frozen=True)
 class Named:
-    """A plugin that a person has named, so that other processes can load the same."""
+    """A plugin that the user has named, so that other processes can load the same."""
 
     said: str
     digest: str | None = None
-    """Of a file."""
+    """Digest of the file; None for a module."""
 
 
 _NAMED: dict[str, Named] = {}
 _FILES: dict[str, Plugin] = {}
-"""Modules that were made of files."""
+"""Modules that were loaded from files."""
 _INSTALLED: dict[str, Plugin] = {}
 """Top-level modules whose entry points were loaded."""
 
 
-def load_plugin(said: str) -> None:
-    """Load what registers names: a file (``my_methods.py``), or a module that can be imported
-    (``package.module``).
+def load_plugin(name: str) -> None:
+    """Load a plugin: a file (``my_methods.py``) or an importable module (``package.module``).
 
-    A file that has changed is loaded again, and what it registers takes the place of what it had
-    registered.
+    A file that has changed is loaded again and replaces the names it registered before.
     """
-    said = str(said)
-    if said.endswith(".py") or os.sep in said:
-        with _told(said, os.path.basename(said)):
-            path = Path(said).expanduser().resolve()
+    name = str(name)
+    if name.endswith(".py") or os.sep in name:
+        with _explain_failure(name, os.path.basename(name)):
+            path = Path(name).expanduser().resolve()
             _NAMED[str(path)] = Named(str(path), _load_file(path))
         return
-    if not all(part.isidentifier() for part in said.split(".")):
-        raise SettingError(f"plugin: {KINDS}, found {shown(said)}.")
-    sys.path.append(os.getcwd())  # looked at last, and only for what was named
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise SettingError(f"plugin: {KINDS}, found {shown(name)}.")
+    sys.path.append(os.getcwd())  # searched last, and only for this plugin
     try:
-        with _told(said, said.replace(".", os.sep)):
-            module = import_module(said)
+        with _explain_failure(name, name.replace(".", os.sep)):
+            module = import_module(name)
             if hasattr(module, "__path__") and module.__file__ is None:
                 raise _NotPython("is a folder without an __init__.py")
     finally:
         sys.path.pop()
-    _NAMED[said] = Named(said)
+    _NAMED[name] = Named(name)
 
 
 def load_same(named: Named) -> None:
-    """Load, in another process, what was named in the first one."""
+    """Load in a worker process the plugin that the main process has loaded."""
     load_plugin(named.said)
     if _NAMED[named.said].digest != named.digest:
         raise SettingError(
-            f"plugin: {named.said} has changed since the run began. Put it back, or begin anew."
+            f"plugin: {named.said} has changed since the run began. Restore it, or start a new run."
         )
 
 
 def named_plugins() -> tuple[Named, ...]:
-    """What was named so far, in this order."""
+    """The plugins that the user has named, in this order."""
     return tuple(_NAMED.values())
 
 
 def plugin_words() -> str:
-    """The words that name them again on a command line, with a blank before."""
+    """The command-line options that name the plugins again, with a leading space."""
     return "".join(f" --plugin {quote(named.said)}" for named in _NAMED.values())
 
 
 @cache
 def load_installed() -> None:
-    """Load what installed packages offer; one that cannot be loaded is a warning, and no obstacle
-    to the others."""
+    """Load the entry points of installed packages. One that fails causes a warning only."""
     for entry in metadata.entry_points(group=GROUP):
         if entry.dist is not None:
             _INSTALLED[entry.module.partition(".")[0]] = Plugin(
@@ -134,19 +127,18 @@ def load_installed() -> None:
             entry.load()
         except Exception as error:
             warnings.warn(
-                f"the installed plugin {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: "
-                f"{error}. Mend or uninstall it.",
+                f"the installed plugin {entry.name!r} ({entry.value}) cannot be loaded: "
+                f"{type(error).__name__}: {error}. Fix or uninstall it.",
                 stacklevel=2,
             )
 
 
 def registering_module(make: object) -> str:
-    """The module whose code is registering ``make`` now, by the import system and not by what
-    ``make`` says of itself.
+    """The module whose code is registering ``make`` now.
 
-    It is the nearest caller outside fedflat, or the module of fedflat that is being imported. A
-    script may register what it has imported from somewhere else: then that module counts, unless it
-    is one of fedflat's.
+    It is determined from the call stack, not from attributes of ``make``: the nearest caller
+    outside fedflat, or the module of fedflat that is being imported. If a script registers
+    something that it has imported, the module of that object counts, unless it belongs to fedflat.
     """
     frame = sys._getframe(1)
     module = _module_of(frame.f_globals)
@@ -165,8 +157,7 @@ def registering_module(make: object) -> str:
 
 
 def _module_of(namespace: dict[str, object]) -> str:
-    """The name of the module with these globals; of code that no module holds, as in a notebook,
-    that of a script."""
+    """Name of the module with these globals; code outside modules counts as a script."""
     name = namespace.get("__name__")
     if isinstance(name, str) and getattr(sys.modules.get(name), "__dict__", None) is namespace:
         return name
@@ -179,12 +170,12 @@ def _module_of(namespace: dict[str, object]) -> str:
 
 
 def is_ours(module: str) -> bool:
-    """Whether a module is one of fedflat's own."""
+    """True if a module belongs to fedflat."""
     return module.partition(".")[0] == __name__.partition(".")[0]
 
 
 def plugin_of(module: str) -> Plugin | None:
-    """Where names come from that are registered in ``module``; None: from fedflat itself."""
+    """Origin of the names that ``module`` registers; None for fedflat itself."""
     top = module.partition(".")[0]
     if is_ours(module):
         return None
@@ -219,16 +210,16 @@ def _digest(content: bytes) -> str:
 
 
 def _load_file(path: Path) -> str:
-    """Run a file as a module of its own, unless it is there already; the digest of what was run."""
+    """Run a file as a module, unless it is loaded already. Returns the digest of its content."""
     if not path.is_file():
-        found = (
+        problem = (
             "is a folder"
             if path.is_dir()
             else "is not a regular file"
             if path.exists()
             else "does not exist"
         )
-        raise _NotPython(found)
+        raise _NotPython(problem)
     content = path.read_bytes()
     digest = _digest(content)
     name = f"fedflat_plugin_{path.stem}_{_digest(os.fsencode(path))[:8]}"
@@ -237,7 +228,7 @@ def _load_file(path: Path) -> str:
         return digest
     module = ModuleType(name)
     module.__file__ = str(path)
-    sys.modules[name] = module  # where dataclasses and pickle look for it
+    sys.modules[name] = module  # dataclasses and pickle look for it there
     _FILES[name] = Plugin(path.name, digest=digest, place=str(path))
     try:
         exec(compile(content, str(path), "exec"), module.__dict__)
@@ -250,12 +241,12 @@ def _load_file(path: Path) -> str:
 
 
 @contextmanager
-def _told(said: str, file: str) -> Iterator[None]:
-    """Say in a sentence why a plugin cannot be loaded, and in which of its lines."""
+def _explain_failure(name: str, file: str) -> Iterator[None]:
+    """Turn errors of a plugin into a `SettingError` with the reason and the plugin's line."""
     try:
         yield
-    except _NotPython as found:
-        raise SettingError(f"plugin: {said!r:.199} {found}; {KINDS}.") from None
+    except _NotPython as problem:
+        raise SettingError(f"plugin: {name!r:.199} {problem}; {KINDS}.") from None
     except (Exception, SystemExit) as error:
         lines = [
             frame.lineno
@@ -271,6 +262,6 @@ def _told(said: str, file: str) -> Iterator[None]:
         )
         why = str(error.strerror) if isinstance(error, OSError) else why
         sentence = (
-            f"plugin: {said!r:.199} cannot be loaded ({why}{where}). Mend it, or leave it out."
+            f"plugin: {name!r:.199} cannot be loaded ({why}{where}). Fix the plugin or remove it."
         )
         raise SettingError(sentence) from error

@@ -1,8 +1,8 @@
-"""A mean over batches that are met one after the other, each counting by what it is the mean of.
+"""A weighted mean over batches, each weighted by the number of things it is the mean of.
 
-With ``n`` of ``N`` examples and ``c`` things counted in a batch, it is added with the weight ``n /
-N * (c / n)``, and at the end all is divided by ``C / N``. Where every example is one thing, these
-factors are exactly 1: the numbers are those of a mean by examples, to the last bit.
+A batch with ``n`` of ``N`` examples and a count of ``c`` is added with the weight ``n / N * (c /
+n)``. At the end the sum is divided by ``C / N``. If every example counts once, these factors are
+exactly 1, and the result equals a mean over examples bit for bit.
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ from fedflat.tasks.task import Count
 
 
 class Average:
-    """Weights of the batches of ``examples`` examples, and what is left to be done at the end."""
+    """Weights of batches out of ``examples`` examples, and the final division."""
 
     def __init__(self, examples: int) -> None:
         self.examples, self.counted = examples, 0.0 * examples
-        self._tensors: Tensor | None = None
+        self._counted_tensors: Tensor | None = None
 
     def weight(self, examples: int, count: Count | float) -> Any:
-        """The weight of a batch: a number, or a tensor if the count is one."""
+        """The weight of a batch: a number, or a tensor if ``count`` is one."""
         share = examples / self.examples
         if isinstance(count, Tensor):
             part = count.to(torch.float64)
-            self._tensors = part if self._tensors is None else self._tensors + part
+            self._counted_tensors = (
+                part if self._counted_tensors is None else self._counted_tensors + part
+            )
             return share * (part / examples)
         self.counted += count
         return share * (count / examples)
 
     def add(self, total: Tensor, part: Tensor, examples: int, count: Count) -> None:
-        """Add a batch's vector to the sum; in stacks, rows by their own counts."""
+        """Add a batch's vector to ``total``; in stacks, each row with its own weight."""
         weight = self.weight(examples, count)
         if isinstance(weight, Tensor):
             total.add_(part * _along(weight, part))
@@ -42,14 +44,14 @@ class Average:
 
     @property
     def scale(self) -> float:
-        """What a sum of numbers is to be divided by at the end, where all counts were numbers."""
+        """The divisor at the end, if all counts were numbers."""
         return self.counted / self.examples or 1.0
 
     def finish(self, total: Tensor) -> Tensor:
-        """The mean, where all has been added."""
-        if self._tensors is None:
+        """Divide the complete sum by the total weight, in place."""
+        if self._counted_tensors is None:
             return total.div_(self.scale)
-        scales = (self._tensors + self.counted) / self.examples
+        scales = (self._counted_tensors + self.counted) / self.examples
         return total.div_(_along(torch.where(scales > 0, scales, 1.0), total))
 
 

@@ -1,5 +1,4 @@
-"""One class for each example: cross entropy, and the share of examples that are given the right
-one."""
+"""Classification: cross entropy and accuracy."""
 
 from __future__ import annotations
 
@@ -19,59 +18,59 @@ from fedflat.tasks.task import Task, classes_of
 
 @dataclass(frozen=True, repr=False)
 class Classification(Task):
-    """One class for each example, by the largest of a row of scores; judged by the accuracy."""
+    """One class per example, the largest score. The headline score is the accuracy."""
 
     headline = ACCURACY
     classifies = True
 
     def model_for(self, shape: tuple[int, ...]) -> str:
-        """The papers' CNN for images of 28 pixels or more, a small MLP for anything else."""
+        """The papers' CNN for images of 28 pixels or more, otherwise a small MLP."""
         return "cnn" if len(shape) == 3 and min(shape[1:]) >= 28 else "mlp"
 
     def outputs(self, fed: Federation) -> int:
-        """A score for each class."""
+        """One score per class."""
         return classes_of(self, fed)
 
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:
-        """There must be a row of scores for each example, and classes to be told apart."""
+        """Refuse targets that are not classes, and outputs without one score per class."""
         super().check(fed, output, batch)
         if batch.labels.is_floating_point() or isinstance(batch.targets, tuple):
             raise SettingError(
-                f"classification: targets must be classes, whole numbers, found {batch.labels.dtype}. Name another "
-                "task, such as regression()."
+                "classification: targets must be classes, whole numbers, found "
+                f"{batch.labels.dtype}. Choose another task, such as regression()."
             )
         if output.dim() < 2 or output.shape[0] != len(batch):
             raise SettingError(
-                f"the model turned a batch of {len(batch)} into {tuple(output.shape)}; classification needs one row of "
-                "class scores for each example."
+                f"the model turned a batch of {len(batch)} into {tuple(output.shape)}; "
+                "classification needs one row of class scores for each example."
             )
         if output.shape[1] < fed.classes:
             raise SettingError(
-                f"the model gives {output.shape[1]} class scores, but the labels go up to {fed.classes - 1}. Make "
-                f"its last layer {fed.classes} wide."
+                f"the model gives {output.shape[1]} class scores, but the labels go up to "
+                f"{fed.classes - 1}. Make its last layer {fed.classes} wide."
             )
 
     def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, int]:
-        """Cross entropy; every example counts."""
+        """Summed cross entropy and the number of examples."""
         return cross_entropy(output, batch.targets, reduction="sum"), batch.labels.numel()
 
     def mean(self, output: Tensor, batch: Batch) -> tuple[Tensor, int]:
-        """The same by the count, in one operation: small networks feel it."""
+        """Mean cross entropy in one operation, which is faster for small networks."""
         return cross_entropy(output, batch.targets), batch.labels.numel()
 
     def meter(self, outputs: int) -> AccuracyMeter:
-        """See `Hits`."""
+        """An `AccuracyMeter`."""
         return AccuracyMeter()
 
 
 class AccuracyMeter:
-    """Counts the examples whose largest score is that of their class."""
+    """Counts the examples whose largest score belongs to their class."""
 
     def __init__(self) -> None:
         self.right, self.count = 0, 0
 
     def add(self, output: Tensor, batch: Batch) -> None:
-        """Look at the largest score of each row."""
+        """Count one batch."""
         self.right += int((output.argmax(1) == batch.targets).sum())
         self.count += batch.targets.numel()
 

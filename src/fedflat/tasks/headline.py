@@ -1,5 +1,4 @@
-"""The one score a run is judged by: its name in the rows, how people see it, and whether more of it
-is better."""
+"""The headline score of a run: its name in results, its format, and its direction."""
 
 from __future__ import annotations
 
@@ -12,16 +11,17 @@ from typing import Any
 from fedflat.errors import SettingError, flag, number, shown
 
 LONGEST = 40
-"""Letters of a name, a label or a unit."""
-TAKEN = frozenset(
-    "round down up samples training seconds train_loss personal clients model models tests tuned chain".split()
+"""Most characters of a name, a label or a unit."""
+RESERVED = frozenset(
+    "round down up samples training seconds train_loss personal clients model models tests tuned "
+    "chain".split()
 )
-"""What rows of evaluations call something else."""
+"""Names that evaluation rows use for something else."""
 
 
 @dataclass(frozen=True)
 class Headline:
-    """A score by its ``name`` in evaluation rows; people see ``value * factor`` with the ``unit``.
+    """A score called ``name`` in evaluation rows, displayed as ``value * factor`` with ``unit``.
 
     >>> ACCURACY.said(0.8123, 0.01), Headline("rmse", higher_is_better=False).said(0.51236)
     ('81.23 ± 1.00', '0.5124')
@@ -29,7 +29,7 @@ class Headline:
 
     name: str
     label: str = ""
-    """What people call it; the name if nothing is said."""
+    """Display name; by default the name."""
     unit: str = ""
     factor: float = 1.0
     higher_is_better: bool = True
@@ -40,10 +40,10 @@ class Headline:
         named = isinstance(self.name, str) and re.fullmatch(
             rf"[A-Za-z][\w@-]{{0,{LONGEST - 1}}}", self.name, re.ASCII
         )
-        if not named or self.name in TAKEN:
+        if not named or self.name in RESERVED:
             raise SettingError(
-                "headline: name must be a word such as accuracy, rmse or recall@5, and none that evaluations have "
-                f"another meaning for, found {shown(self.name)}."
+                "headline: name must be a word such as accuracy, rmse or recall@5, and not one "
+                f"that evaluations use for something else, found {shown(self.name)}."
             )
         for name, text in (("label", self.label), ("unit", self.unit)):
             if (
@@ -53,7 +53,8 @@ class Headline:
                 or text != text.strip()
             ):
                 raise SettingError(
-                    f"headline: {name} must be a text of at most {LONGEST} letters, found {shown(text)}."
+                    f"headline: {name} must be a text of at most {LONGEST} characters, found "
+                    f"{shown(text)}."
                 )
         number("headline", "factor", self.factor, low=0, open_low=True)
         if not math.isfinite(1 / self.factor):
@@ -62,12 +63,12 @@ class Headline:
 
     @property
     def share(self) -> bool:
-        """Whether it is a share of one, which people see in per cent."""
+        """True if it is a fraction of one, displayed in per cent."""
         return self.unit == "%"
 
     @property
     def title(self) -> str:
-        """The label as it begins a sentence.
+        """The label, capitalized unless it has capitals already.
 
         >>> ACCURACY.title, Headline("miou", "mIoU").title
         ('Accuracy', 'mIoU')
@@ -76,11 +77,11 @@ class Headline:
 
     @property
     def column(self) -> str:
-        """The head of its column: the label and the unit."""
+        """Header of its column: the label and the unit."""
         return self.head(self.label)
 
     def head(self, words: str) -> str:
-        """The head of a column of such values.
+        """Header of a column of such values: ``words`` and the unit.
 
         >>> ACCURACY.head("best"), Headline("rmse").head("best")
         ('best %', 'best')
@@ -88,8 +89,7 @@ class Headline:
         return f"{words} {self.unit}".rstrip()
 
     def said(self, value: float, spread: float = math.nan) -> str:
-        """A value for people, without its unit, with its spread if there is one; ``-`` if there is
-        no value.
+        """A value for display without its unit, with its spread if given; ``-`` for NaN.
 
         >>> ACCURACY.said(math.nan), Headline("rmse").said(1234.5, 6.7), Headline("rmse").said(2e-9)
         ('-', '1234 ± 7', '2.000e-09')
@@ -97,8 +97,10 @@ class Headline:
         return self.seen(value * self.factor, spread * self.factor)
 
     def seen(self, value: float, spread: float = math.nan) -> str:
-        """The same of a value that is in the unit already: two places in per cent, else four digits
-        in all."""
+        """Like `said`, for a value in display units.
+
+        Two decimals in per cent, otherwise four digits.
+        """
         if math.isnan(value):
             return "-"
         size = abs(value)
@@ -109,7 +111,7 @@ class Headline:
         return f"{value:{form}}" + (f" ± {spread:{form}}" if not math.isnan(spread) else "")
 
     def with_unit(self, value: float, spread: float = math.nan) -> str:
-        """The same with the unit, as a sentence has it.
+        """A value for display with its unit.
 
         >>> ACCURACY.with_unit(0.8123)
         '81.23 %'
@@ -117,7 +119,7 @@ class Headline:
         return self.head(self.said(value, spread))
 
     def goal(self, target: float) -> str:
-        """A value to reach, for people.
+        """A target value for display.
 
         >>> ACCURACY.goal(0.9), Headline("rmse").goal(0.5)
         ('90.0 %', '0.5')
@@ -127,38 +129,37 @@ class Headline:
         )
 
     def better(self, a: float, b: float) -> bool:
-        """Whether ``a`` is better than ``b``; any number is better than none."""
+        """True if ``a`` is better than ``b``. Any number is better than NaN."""
         if math.isnan(a) or math.isnan(b):
             return math.isnan(b) and not math.isnan(a)
         return a > b if self.higher_is_better else a < b
 
     def gain(self, a: float, b: float) -> float:
-        """By how much ``a`` is better than ``b``: below 0 if it is worse."""
+        """By how much ``a`` is better than ``b``; negative if it is worse."""
         return a - b if self.higher_is_better else b - a
 
     def best(self, values: Iterable[float]) -> float:
-        """The best of some values; NaN if there is none."""
-        found = [value for value in values if not math.isnan(value)]
-        return (max if self.higher_is_better else min)(found, default=math.nan)
+        """The best of some values, without NaN; NaN if none is left."""
+        numbers = [value for value in values if not math.isnan(value)]
+        return (max if self.higher_is_better else min)(numbers, default=math.nan)
 
     def reaches(self, value: float, target: float) -> bool:
-        """Whether a value is as good as the target."""
+        """True if a value is at least as good as the target."""
         return value >= target if self.higher_is_better else value <= target
 
     def target(self, text: str) -> float:
-        """The value that a person typed: ``90%`` or ``0.9`` of a share, what people see of anything
-        else.
+        """Parse a target typed by the user: ``90%`` or ``0.9`` for a fraction, else display units.
 
         >>> ACCURACY.target("90%"), ACCURACY.target("0.9"), Headline("rmse").target("12.5")
         (0.9, 0.9, 12.5)
         """
-        typed = text.strip()
-        bare = typed.removesuffix(self.unit) if self.unit else typed
+        stripped = text.strip()
+        digits = stripped.removesuffix(self.unit) if self.unit else stripped
         try:
-            value = float(bare)
+            value = float(digits)
         except ValueError:
             value = math.nan
-        value = value if self.share and bare == typed else value / self.factor
+        value = value if self.share and digits == stripped else value / self.factor
         if self.share and not 0 < value <= 1:
             which = f"an {self.label}" if self.label[0] in "aeiou" else f"a {self.label}"
             raise SettingError(
@@ -169,30 +170,28 @@ class Headline:
         return value
 
     def as_json(self) -> dict[str, Any]:
-        """What a run folder keeps."""
+        """The fields for run.json."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any] | None) -> Headline:
-        """The headline that a run folder names; folders of before have none and mean the
-        accuracy."""
-        return ACCURACY if kept is None else cls(**kept)
+    def from_json(cls, fields: Mapping[str, Any] | None) -> Headline:
+        """The headline in run.json; older run folders without one mean the accuracy."""
+        return ACCURACY if fields is None else cls(**fields)
 
 
 def common_target(target: float | str | None, headlines: Iterable[Headline]) -> float | None:
-    """A target as the runs' headline has it, typed or not; runs that are judged by different scores
-    have none."""
-    found = list(dict.fromkeys(headlines))
-    if target is None or not found:
+    """The target as a number; an error if runs with different headline scores have one target."""
+    judged_by = list(dict.fromkeys(headlines))
+    if target is None or not judged_by:
         return None
-    if len(found) > 1:
-        names = " and ".join(headline.label for headline in found)
+    if len(judged_by) > 1:
+        names = " and ".join(headline.label for headline in judged_by)
         raise SettingError(
-            f"no target can be that of all: the runs are judged by different scores ({names}). Leave it out, or look "
-            "at runs of one kind only."
+            f"one target cannot serve all runs: they are judged by different scores ({names}). "
+            "Leave it out, or select runs of one kind."
         )
-    return found[0].target(target) if isinstance(target, str) else target
+    return judged_by[0].target(target) if isinstance(target, str) else target
 
 
 ACCURACY = Headline("accuracy", unit="%", factor=100.0)
-"""The share of examples that are given the right class."""
+"""Share of examples that get the right class."""

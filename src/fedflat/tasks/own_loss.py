@@ -1,5 +1,4 @@
-"""A task whose loss was given in Python, as a function of outputs and targets: their mean is taken
-as it is."""
+"""A task whose loss is a Python function of outputs and targets."""
 
 from __future__ import annotations
 
@@ -16,80 +15,83 @@ from fedflat.tasks.headline import Headline
 from fedflat.tasks.task import Meter, Supply, Task
 
 LossFn = Callable[[Any, Any], Tensor]
-"""From outputs and targets to the mean loss."""
+"""Maps outputs and targets to the mean loss."""
 
 
 @dataclass(frozen=True, repr=False)
 class OwnLoss(Task):
-    """Another task with a loss of one's own. What it does not fit, such as one output for a
-    classification, is trained and has no score but its loss."""
+    """A task with a user-defined loss.
+
+    Outputs that do not fit the task, such as one output for a classification, are trained and get
+    no score but the loss.
+    """
 
     like: Task
     given: LossFn
 
     @property
     def reference(self) -> str:  # type: ignore[override]
-        """As the task has it."""
+        """See the task."""
         return self.like.reference
 
     @property
     def headline(self) -> Headline:  # type: ignore[override]
-        """That of the task."""
+        """See the task."""
         return self.like.headline
 
     @property
     def weighs(self) -> bool:  # type: ignore[override]
-        """As the task does."""
+        """See the task."""
         return self.like.weighs
 
     @property
     def classifies(self) -> bool:  # type: ignore[override]
-        """As the task does."""
+        """See the task."""
         return self.like.classifies
 
     def outputs(self, fed: Federation) -> int:
-        """As the task has."""
+        """See the task."""
         return self.like.outputs(fed)
 
     def build(self, spec: ModelSpec, shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """As the task does."""
+        """See the task."""
         return self.like.build(spec, shape, outputs)
 
     @property
     def makes_batches(self) -> bool:
-        """As the task does."""
+        """See the task."""
         return self.like.makes_batches
 
     def batches(self, supply: Supply) -> Iterator[Batch]:
-        """As the task does."""
+        """See the task."""
         return self.like.batches(supply)
 
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:
-        """Whatever the loss can take."""
+        """Accept everything but outputs that are not tensors."""
         Task.check(self, fed, output, batch)
 
     def loss(self, output: Any, batch: Batch) -> tuple[Tensor, int]:
-        """The mean, times the examples."""
+        """The mean loss times the number of examples, and that number."""
         mean, count = self.mean(output, batch)
         return mean * count, count
 
     def mean(self, output: Any, batch: Batch) -> tuple[Tensor, int]:
-        """The mean as it is; every example counts."""
+        """The mean loss, and the number of examples."""
         return self.given(output, batch.targets), len(batch)
 
     def meter(self, outputs: int) -> Meter:
-        """That of the task, where its outputs are such."""
-        return _Where(self.like, outputs)
+        """The task's meter, skipped for outputs that do not fit."""
+        return _OptionalMeter(self.like, outputs)
 
 
-class _Where:
-    """The scores of a task, or none once an output was met that has none."""
+class _OptionalMeter:
+    """The scores of a task, or none once an output does not fit."""
 
     def __init__(self, task: Task, outputs: int) -> None:
         self.task, self.meter, self.fits = task, task.meter(outputs), True
 
     def add(self, output: Any, batch: Batch) -> None:
-        """Count what can be counted."""
+        """Count one batch, if it fits."""
         if self.task.classifies:
             rows = isinstance(output, Tensor) and output.dim() == 2 and output.shape[1] > 1
             self.fits = self.fits and rows and not batch.labels.is_floating_point()
@@ -97,5 +99,5 @@ class _Where:
             self.meter.add(output, batch)
 
     def scores(self) -> dict[str, float]:
-        """All, or none."""
+        """The task's scores, or none."""
         return self.meter.scores() if self.fits else {}

@@ -1,12 +1,12 @@
-"""The loss of an image whose every pixel has a class.
+"""Losses of images with a class for every pixel.
 
     mean       over all pixels that are not ignored, weighted by class if weights are given
-    hardest    of each image the mean of the floor(share P) largest of its P pixel losses, ignored ones counting 0;
-               then the mean over images that are not all ignored (online hard example mining, Shrivastava et al.,
-               CVPR 2016, arXiv:1604.03540)
+    hardest    per image, the mean of the floor(share P) largest of its P pixel losses, where
+               ignored pixels have loss 0; then the mean over images that are not all ignored
+               (online hard example mining, Shrivastava et al., CVPR 2016, arXiv:1604.03540)
 
-Every loss is a pair, a sum and what it is to be divided by, so that batches without a pixel to
-learn from count nothing. A network with several outputs has the sum of their losses.
+Every loss is a pair of a sum and its divisor, so that batches without labelled pixels do not count.
+A network with several outputs has the sum of their losses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 from fedflat.errors import DataError, SettingError, choice, number
 
 IGNORE = 255
-"""The label of pixels that count nowhere."""
+"""The label of pixels that are ignored."""
 
 
 def pixel_losses(
@@ -32,26 +32,26 @@ def pixel_losses(
     weights: Tensor | None = None,
     summed: bool = False,
 ) -> Tensor:
-    """The cross entropy of each pixel ``(N, h, w)``, times its class's weight; 0 where the label is
-    ``ignore``.
+    """Cross entropy of each pixel ``(N, h, w)`` times its class weight; 0 where ignored.
 
-    With ``summed`` their sum, without a tensor of all of them.
+    ``summed`` returns the sum without storing the losses of all pixels.
     """
     if logits.dim() != 4 or labels.shape != (len(logits), *logits.shape[2:]):
         raise SettingError(
-            f"segmentation: the model gives {tuple(logits.shape)} for labels of {tuple(labels.shape)}; a score for "
-            "each class at each pixel is needed. Use a model for segmentation, such as bisenetv2() or deeplabv3()."
+            f"segmentation: the model gives {tuple(logits.shape)} for labels of "
+            f"{tuple(labels.shape)}; a score for each class at each pixel is needed. Use a model "
+            "for segmentation, such as bisenetv2() or deeplabv3()."
         )
-    how = "sum" if summed else "none"
+    reduction = "sum" if summed else "none"
     try:
         return cross_entropy(
-            logits, labels.long(), weight=weights, ignore_index=ignore, reduction=how
+            logits, labels.long(), weight=weights, ignore_index=ignore, reduction=reduction
         )
     except IndexError as error:
         raise DataError(
-            f"segmentation: masks must have the classes 0 to {logits.shape[1] - 1}, or {ignore} where a pixel is "
-            f"ignored: {str(error).rstrip('.')}. Put the masks right, or say which label is ignored: "
-            "segmentation(ignore=...)."
+            f"segmentation: masks must have the classes 0 to {logits.shape[1] - 1}, or {ignore} "
+            f"where a pixel is ignored: {str(error).rstrip('.')}. Correct the masks, or set the "
+            "ignored label: segmentation(ignore=...)."
         ) from None
 
 
@@ -62,11 +62,10 @@ def mean_loss(
     ignore: int = IGNORE,
     weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Summed pixel losses, and how many pixels count (the sum of their weights if there are
-    weights)."""
+    """Summed pixel losses, and the number of counted pixels or the sum of their weights."""
     total = _sum(
-        pixel_losses(one, labels, ignore=ignore, weights=weights, summed=True)
-        for one in _several(outputs)
+        pixel_losses(output, labels, ignore=ignore, weights=weights, summed=True)
+        for output in _as_list(outputs)
     )
     counted = labels != ignore
     if weights is None:
@@ -82,16 +81,16 @@ def hard_loss(
     ignore: int = IGNORE,
     weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Summed means of each image's hardest pixels, and how many images have a pixel that counts."""
+    """Sum of the images' means over hard pixels, and the number of images with counted pixels."""
     total = _sum(
-        hardest(pixel_losses(one, labels, ignore=ignore, weights=weights), share).sum()
-        for one in _several(outputs)
+        hardest(pixel_losses(output, labels, ignore=ignore, weights=weights), share).sum()
+        for output in _as_list(outputs)
     )
     return total, (labels != ignore).flatten(1).any(1).sum()
 
 
 def hardest(losses: Tensor, share: float = 0.25) -> Tensor:
-    """The mean of the largest ``floor(share P)`` losses of each image, at least of one.
+    """The mean of the largest ``floor(share P)`` losses of each image, at least one.
 
     >>> hardest(torch.tensor([[0.1, 0.9, 0.5, 0.3, 0.7, 0.2, 0.4, 0.8]])).tolist()
     [0.8500000238418579]
@@ -107,8 +106,7 @@ def hardest(losses: Tensor, share: float = 0.25) -> Tensor:
 
 
 def class_weights(pixels: Sequence[float] | Tensor, rule: str = "median") -> Tensor:
-    """Weights by how many pixels each class has, so that rare classes count more; 0 for a class
-    without any.
+    """Class weights that make rare classes count more; 0 for a class without pixels.
 
     ``"median"``: the median of the classes' shares divided by the share (Eigen and Fergus, ICCV
     2015). ``"log"``: ``1 / ln(1.02 + share)`` (ENet, arXiv:1606.02147).
@@ -120,17 +118,18 @@ def class_weights(pixels: Sequence[float] | Tensor, rule: str = "median") -> Ten
     counts = torch.as_tensor(pixels, dtype=torch.float64)
     if counts.dim() != 1 or not counts.isfinite().all() or (counts < 0).any() or counts.sum() == 0:
         raise SettingError(
-            f"class weights: a number of pixels is needed for each class, and some above 0, found {pixels}."
+            "class weights: a number of pixels is needed for each class, and some above 0, found "
+            f"{pixels}."
         )
-    there = counts > 0
+    present = counts > 0
     share = counts / counts.sum()
     if rule == "log":
-        return torch.where(there, 1 / torch.log(1.02 + share), 0)
-    middle = torch.quantile(share[there], 0.5)
-    return torch.where(there, middle / share.clamp(min=torch.finfo(share.dtype).tiny), 0)
+        return torch.where(present, 1 / torch.log(1.02 + share), 0)
+    middle = torch.quantile(share[present], 0.5)
+    return torch.where(present, middle / share.clamp(min=torch.finfo(share.dtype).tiny), 0)
 
 
-def _several(outputs: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
+def _as_list(outputs: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
     return [outputs] if isinstance(outputs, Tensor) else outputs
 
 

@@ -1,4 +1,4 @@
-"""Numbers for each example: squared error, its root, and how much of the spread is explained."""
+"""Regression: squared error, its root, and R2."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ RMSE = Headline("rmse", label="RMSE", higher_is_better=False)
 
 @dataclass(frozen=True, repr=False)
 class Regression(Task):
-    """One number or several for each example. Judged by the root of the mean squared error: less is
-    better."""
+    """One or more numbers per example. Judged by the root mean squared error; lower is better."""
 
     headline = RMSE
 
     def outputs(self, fed: Federation) -> int:
-        """As many as each example has targets."""
+        """One output per target of an example."""
         return leading(fed.test.examples.targets).shape[1:].numel()
 
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:
-        """A number for each target."""
+        """Refuse outputs without one number per target."""
         super().check(fed, output, batch)
         targets = batch.labels
         if (
@@ -40,38 +39,37 @@ class Regression(Task):
             or output.numel() != targets.numel()
         ):
             raise SettingError(
-                f"regression: the model gives {tuple(output.shape)} for targets of {tuple(targets.shape)}, "
-                f"{targets.dtype}; targets must be floats, with one output for each. Make the last layer as wide as "
-                "an example has targets."
+                f"regression: the model gives {tuple(output.shape)} for targets of "
+                f"{tuple(targets.shape)}, {targets.dtype}; targets must be floats, with one "
+                "output for each. Make the last layer as wide as an example has targets."
             )
 
     def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, int]:
-        """Squared error; every number counts."""
+        """Summed squared error and the number of targets."""
         return (
             output.reshape(batch.targets.shape) - batch.targets
         ).square().sum(), batch.targets.numel()
 
     def meter(self, outputs: int) -> RegressionMeter:
-        """See `Errors`."""
+        """A `RegressionMeter`."""
         return RegressionMeter()
 
 
 class RegressionMeter:
-    """Adds up squared errors; targets are kept, for their spread is known only at the end."""
+    """Sums up squared errors and keeps the targets, because R2 needs their mean."""
 
     def __init__(self) -> None:
         self.errors: list[Tensor] = []
         self.targets: list[Tensor] = []
 
     def add(self, output: Tensor, batch: Batch) -> None:
-        """Compare each number with its target."""
+        """Count one batch."""
         targets = batch.targets.double().reshape(len(batch.targets), -1)
         self.errors.append((output.double().reshape(targets.shape) - targets).square().sum(0).cpu())
         self.targets.append(targets.cpu())
 
     def scores(self) -> dict[str, float]:
-        """The root of the mean squared error, and R2: 1 - errors / spread, the mean over an
-        example's targets."""
+        """The root mean squared error, and R2: 1 - errors / spread, the mean over targets."""
         if not self.targets:
             return {RMSE.name: math.nan, "r2": math.nan}
         errors, targets = torch.stack(self.errors).sum(0), torch.cat(self.targets)

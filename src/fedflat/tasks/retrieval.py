@@ -1,16 +1,15 @@
-"""Find examples of the same place: embeddings in which they lie near each other, and recall over a
-gallery.
+"""Retrieval: embeddings in which examples of the same place are near each other.
 
     loss       mean over triples (q, p, n) of max(|q - p| - |q - n| + margin, 0)
-    mining     by the client's own model as it stands: p is the nearest example of the same place, n are the nearest
-               ones of other places, out of a pool of the client's examples drawn at random; looked up anew whenever
-               as many queries were used as the pool is large
-    recall@N   the share of queries with an example of their place among the N nearest of the gallery
+    mining     by the client's current model: p is the nearest example of the same place, n are
+               the nearest ones of other places, out of a random pool of the client's examples;
+               repeated whenever as many queries were used as the pool is large
+    recall@N   the share of queries with an example of their place among the N nearest
 
-Targets are numbers of places, or positions in metres, floats ``(N, 2)``: then the same place is
-``within`` so many metres in training, another place is ``beyond`` so many, and recall counts what
-is not beyond. With a test set called "gallery" the others are looked up in it; else each example is
-looked up among all others of its own set.
+Targets are numbers of places, or positions in metres, floats ``(N, 2)``. For positions, the same
+place is ``within`` so many metres in training, another place is ``beyond`` so many, and recall
+counts what is not beyond. Queries are searched in the test set called "gallery" if there is one;
+else each example is searched among all others of its own set.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from fedflat.tasks.task import Supply, Task
 RECALL = Headline("recall@1", unit="%", factor=100.0)
 NEAREST = (1, 5, 10, 20)
 CHUNK = 256
-LOOKED_AT = 5
-"""Clients that are looked at before the first round."""
+MOST_CHECKED = 5
+"""Most clients that are checked before the first round."""
 
 
 @dataclass(frozen=True, repr=False)
 class Retrieval(Task):
-    """Embeddings in which examples of one place lie near each other. Judged by recall@1."""
+    """Embeddings in which examples of one place are near each other. Judged by recall@1."""
 
     margin: float = 0.1
     negatives: int = 5
@@ -48,8 +47,10 @@ class Retrieval(Task):
     pool: int = 1000
     width: int = 64
     queries: str = "with_positive"
-    """Whether recall counts queries without any example of their place as failures ("all"), or
-    leaves them out."""
+    """"with_positive": recall skips queries without any example of their place.
+
+    "all": they count as failures.
+    """
 
     headline = RECALL
     reference = "gallery"
@@ -69,20 +70,19 @@ class Retrieval(Task):
         return self.width
 
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:
-        """A vector for each example."""
+        """Refuse outputs without one vector per example."""
         super().check(fed, output, batch)
         if output.dim() != 2 or len(output) != len(batch):
             raise SettingError(
-                f"retrieval: the model turned a batch of {len(batch)} into {tuple(output.shape)}; one vector for each "
-                "example is needed. Use a model such as embedder()."
+                f"retrieval: the model turned a batch of {len(batch)} into {tuple(output.shape)}; "
+                "one vector for each example is needed. Use a model such as embedder()."
             )
 
     def remark(self, fed: Federation) -> str:
-        """Say which clients have nothing to learn from: no two examples of one place, or none of
-        another."""
-        count = min(fed.population, LOOKED_AT) if fed.here else 0
-        looked = [place * fed.population // count for place in range(count)]
-        idle = [client for client in looked if not self._triple(fed.data(client).targets)]
+        """A warning about clients that hold no triple of query, positive and negative."""
+        count = min(fed.population, MOST_CHECKED) if fed.here else 0
+        checked = [place * fed.population // count for place in range(count)]
+        idle = [client for client in checked if not self._triple(fed.data(client).targets)]
         if not idle:
             return ""
         some = (
@@ -91,18 +91,19 @@ class Retrieval(Task):
             else f"{len(idle)} of the {count} clients looked at"
         )
         return (
-            f"retrieval: {some} will learn nothing, since no example has another one of its place, and one of another "
-            "place, at the same client. Give clients more examples, or say within and beyond for these data"
+            f"retrieval: {some} will learn nothing, since no example has another one of its "
+            "place, and one of another place, at the same client. Give clients more examples, or "
+            "set within and beyond for these data"
         )
 
     def _triple(self, targets: Tensor) -> bool:
-        """Whether some example has a positive and a negative among these."""
+        """True if some example has a positive and a negative among these."""
         own = torch.eye(len(targets), dtype=torch.bool, device=targets.device)
         same = self.same(targets, targets) & ~own
         return bool((same.any(1) & self.other(targets, targets).any(1)).any())
 
     def same(self, a: Tensor, b: Tensor, within: float | None = None) -> Tensor:
-        """Which of ``a``, in rows, are of the place of which of ``b``."""
+        """Matrix: True where row ``a`` and column ``b`` are the same place."""
         if a.is_floating_point():
             return torch.cdist(a.double(), b.double()) <= (
                 self.within if within is None else within
@@ -110,57 +111,55 @@ class Retrieval(Task):
         return a.unsqueeze(1) == b.unsqueeze(0)
 
     def other(self, a: Tensor, b: Tensor) -> Tensor:
-        """Which are of another place."""
+        """Matrix: True where both are different places."""
         return ~self.same(a, b, self.beyond)
 
     def triples(self, queries: Tensor, pool: Tensor, same: Tensor, other: Tensor) -> Tensor:
-        """For each query its ``negatives`` hardest triples ``(Q, k, 2)`` as places in the pool; -1
-        where there is none.
+        """For each query, its ``negatives`` hardest triples ``(Q, k, 2)``.
 
-        ``same`` and ``other`` say which of the pool, in columns, may be a positive or a negative of
-        which query.
+        Entries are positions in the pool, -1 where there is none. ``same`` and ``other`` say which
+        columns of the pool may be a positive or a negative of which query.
         """
-        far = torch.cdist(queries, pool, compute_mode="donot_use_mm_for_euclid_dist")
-        near, positive = far.masked_fill(~same, torch.inf).min(1, keepdim=True)
+        distances = torch.cdist(queries, pool, compute_mode="donot_use_mm_for_euclid_dist")
+        near, positive = distances.masked_fill(~same, torch.inf).min(1, keepdim=True)
         most = min(self.negatives, pool.shape[0])
-        hard, negative = far.masked_fill(~other, torch.inf).topk(
+        hard, negative = distances.masked_fill(~other, torch.inf).topk(
             most, dim=1, largest=False, sorted=True
         )
-        found = torch.stack([positive.expand_as(negative), negative], dim=2)
-        return torch.where((near.isfinite() & hard.isfinite()).unsqueeze(2), found, -1)
+        triples = torch.stack([positive.expand_as(negative), negative], dim=2)
+        return torch.where((near.isfinite() & hard.isfinite()).unsqueeze(2), triples, -1)
 
     def batches(self, supply: Supply) -> Iterator[Batch]:
-        """For each query its positive and its negatives, chosen by the model as it stands."""
-        stretch: list[Tensor] = []
+        """Batches of queries with positives and negatives, mined by the current model."""
+        steps: list[Tensor] = []
         for places in supply.places:
-            if stretch and sum(map(len, stretch)) + len(places) > self.pool:
-                yield from self._mined(supply, stretch)
-                stretch = []
-            stretch.append(places)
-        if stretch:
-            yield from self._mined(supply, stretch)
+            if steps and sum(map(len, steps)) + len(places) > self.pool:
+                yield from self._mine(supply, steps)
+                steps = []
+            steps.append(places)
+        if steps:
+            yield from self._mine(supply, steps)
 
-    def _mined(self, supply: Supply, steps: list[Tensor]) -> Iterator[Batch]:
+    def _mine(self, supply: Supply, steps: list[Tensor]) -> Iterator[Batch]:
         targets, queries = supply.data.targets, torch.cat(steps)
-        drawn = torch.randperm(len(targets), generator=supply.rng)[: self.pool].sort().values
+        pool = torch.randperm(len(targets), generator=supply.rng)[: self.pool].sort().values
         same = self.same(targets[queries], targets)
         same[torch.arange(len(queries)), queries] = False
-        used = torch.cat([queries, drawn, same.any(0).nonzero().squeeze(1)]).unique()
-        in_pool = torch.zeros(len(targets), dtype=torch.bool).index_fill_(0, drawn, True)
+        used = torch.cat([queries, pool, same.any(0).nonzero().squeeze(1)]).unique()
+        in_pool = torch.zeros(len(targets), dtype=torch.bool).index_fill_(0, pool, True)
         other = self.other(targets[queries], targets) & in_pool
         parts = [
-            supply.output(supply.data.batch(some, supply.dtype).inputs)
-            for some in used.split(CHUNK)
+            supply.output(supply.data.batch(chunk, supply.dtype).inputs)
+            for chunk in used.split(CHUNK)
         ]
         embedded = torch.cat(parts)
         rows = torch.searchsorted(used, queries)
-        found = self.triples(embedded[rows], embedded, same[:, used], other[:, used])
-        for places, mine in zip(steps, found.split([len(step) for step in steps]), strict=True):
-            yield self._batch(supply, places, used, mine)
+        mined = self.triples(embedded[rows], embedded, same[:, used], other[:, used])
+        for places, triples in zip(steps, mined.split([len(step) for step in steps]), strict=True):
+            yield self._batch(supply, places, used, triples)
 
     def _batch(self, supply: Supply, places: Tensor, used: Tensor, found: Tensor) -> Batch:
-        """Queries, then all positives, then all negatives; where there is none, the query stands in
-        and counts not."""
+        """Queries, then all positives, then all negatives. The query itself fills missing ones."""
         valid = (found >= 0).all(2)
         again = places.unsqueeze(1).expand(valid.shape)
         positives, negatives = (
@@ -176,7 +175,7 @@ class Retrieval(Task):
         )
 
     def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Of the triples that were mined; of a batch as it is, of the hardest ones in it."""
+        """Summed loss of the mined triples; without mining, of the hardest triples of the batch."""
         if isinstance(batch.targets, tuple):
             triples = batch.targets[1]
         else:
@@ -188,23 +187,23 @@ class Retrieval(Task):
 
     def _within_batch(self, output: Tensor, targets: Tensor) -> Tensor:
         own = torch.eye(len(output), dtype=torch.bool, device=output.device)
-        found = self.triples(
+        triples = self.triples(
             output, output, self.same(targets, targets) & ~own, self.other(targets, targets)
         )
         query = (
             torch.arange(len(output), device=output.device)
             .view(-1, 1, 1)
-            .expand(*found.shape[:2], 1)
+            .expand(*triples.shape[:2], 1)
         )
-        return torch.cat([query, found], dim=2).flatten(0, 1)
+        return torch.cat([query, triples], dim=2).flatten(0, 1)
 
     def meter(self, outputs: int) -> RecallMeter:
-        """See `Recall`."""
+        """A `RecallMeter`."""
         return RecallMeter(self)
 
 
 class RecallMeter:
-    """Embeddings of queries, and of a gallery if there is one."""
+    """Collects embeddings of queries, and of a gallery if there is one."""
 
     def __init__(self, task: Retrieval) -> None:
         self.task = task
@@ -212,28 +211,28 @@ class RecallMeter:
         self.queries: list[tuple[Tensor, Tensor]] = []
 
     def refer(self, output: Tensor, batch: Batch) -> None:
-        """Examples to be found."""
+        """Add a batch of the gallery."""
         self.gallery.append((output.double().cpu(), batch.targets.cpu()))
 
     def add(self, output: Tensor, batch: Batch) -> None:
-        """Examples to look up."""
+        """Add a batch of queries."""
         self.queries.append((output.double().cpu(), batch.targets.cpu()))
 
     def scores(self) -> dict[str, float]:
         """recall@1, @5, @10 and @20."""
         if not self.queries:
             return {f"recall@{n}": float("nan") for n in NEAREST}
-        alone = not self.gallery
-        gallery, theirs = map(torch.cat, zip(*(self.gallery or self.queries), strict=True))
+        no_gallery = not self.gallery
+        gallery, gallery_targets = map(torch.cat, zip(*(self.gallery or self.queries), strict=True))
         hits, count, first = dict.fromkeys(NEAREST, 0), 0, 0
         for queries, targets in self.queries:
-            far = torch.cdist(queries, gallery, compute_mode="donot_use_mm_for_euclid_dist")
-            same = self.task.same(targets, theirs, self.task.beyond)
-            if alone:
+            distances = torch.cdist(queries, gallery, compute_mode="donot_use_mm_for_euclid_dist")
+            same = self.task.same(targets, gallery_targets, self.task.beyond)
+            if no_gallery:
                 rows = torch.arange(len(queries))
-                far[rows, first + rows], same[rows, first + rows] = torch.inf, False
+                distances[rows, first + rows], same[rows, first + rows] = torch.inf, False
                 first += len(queries)
-            ranked = same.gather(1, far.sort(dim=1, stable=True).indices)
+            ranked = same.gather(1, distances.sort(dim=1, stable=True).indices)
             count += (
                 int(same.any(1).sum()) if self.task.queries == "with_positive" else len(queries)
             )

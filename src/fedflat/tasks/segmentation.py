@@ -1,8 +1,7 @@
-"""A class for each pixel: cross entropy over the pixels that count, and the mean intersection over
-union.
+"""Segmentation: a class for each pixel, cross entropy and mean intersection over union.
 
-A module that gives several outputs in training, the main one first, learns from the sum of their
-losses; in evaluation it must give the main one.
+A model may give several outputs in training, the main one first; it then learns from the sum of
+their losses. In evaluation it must give the main one.
 """
 
 from __future__ import annotations
@@ -27,16 +26,15 @@ MIOU = Headline("miou", label="mIoU", unit="%", factor=100.0)
 
 @dataclass(frozen=True, repr=False)
 class Segmentation(Task):
-    """A class for each pixel; those whose label is ``ignore`` count nowhere. Judged by the mean
-    IoU.
+    """A class for each pixel. Judged by the mean IoU.
 
     ignore
-        The label of pixels that count nowhere.
+        The label of pixels that are not counted.
     hard
-        The share of each image's pixels that is learnt from, those with the largest losses (OHEM), ignored ones
-        counting 0. ``None``: all that are not ignored.
+        The share of each image's pixels, those with the largest losses, that is trained on (OHEM).
+        Ignored pixels have loss 0. ``None``: all pixels that are not ignored.
     weights
-        How much each class counts in the loss; a list will do. ``None``: all alike.
+        Weight of each class in the loss; a list will do. ``None``: equal weights.
     """
 
     ignore: int = 255
@@ -53,18 +51,19 @@ class Segmentation(Task):
         if self.weights is not None:
             if not isinstance(self.weights, list | tuple):
                 raise SettingError(
-                    f"segmentation: weights must be a list, one for each class, found {self.weights!r}."
+                    "segmentation: weights must be a list, one for each class, found "
+                    f"{self.weights!r}."
                 )
             for weight in self.weights:
                 number("segmentation", "every weight", weight, low=0)
             object.__setattr__(self, "weights", tuple(self.weights))
 
     def outputs(self, fed: Federation) -> int:
-        """A score for each class at each pixel."""
+        """One score per class at each pixel."""
         return classes_of(self, fed)
 
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:
-        """Scores for each class at each pixel of the mask."""
+        """Refuse outputs without one score per class at each pixel of the mask."""
         super().check(fed, output, batch)
         labels = batch.labels
         needed = (
@@ -74,22 +73,24 @@ class Segmentation(Task):
         )
         if labels.dim() != 3 or labels.is_floating_point() or tuple(output.shape) != needed:
             raise SettingError(
-                f"segmentation: the model gives {tuple(output.shape)} for targets of {tuple(labels.shape)}, "
-                f"{labels.dtype}; masks of classes and a score for each class at each of their pixels are needed. Use "
-                "data with masks and a model for segmentation, such as small_unet()."
+                f"segmentation: the model gives {tuple(output.shape)} for targets of "
+                f"{tuple(labels.shape)}, {labels.dtype}; masks of classes and a score for each "
+                "class at each of their pixels are needed. Use data with masks and a model for "
+                "segmentation, such as small_unet()."
             )
         if self.weights is not None and len(self.weights) != output.shape[1]:
             raise SettingError(
-                f"segmentation: weights must be one for each of {output.shape[1]} classes, found {len(self.weights)}."
+                f"segmentation: weights must be one for each of {output.shape[1]} classes, found "
+                f"{len(self.weights)}."
             )
         if output.shape[1] < fed.classes:
             raise SettingError(
-                f"the model gives {output.shape[1]} class scores, but there are {fed.classes} classes. Make its last "
-                f"layer {fed.classes} wide."
+                f"the model gives {output.shape[1]} class scores, but there are {fed.classes} "
+                f"classes. Make its last layer {fed.classes} wide."
             )
 
     def loss(self, output: Tensor | tuple[Tensor, ...], batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross entropy of the pixels that count, or of the hardest of each image."""
+        """Cross entropy of the counted pixels, or of the hardest of each image."""
         first = output if isinstance(output, Tensor) else output[0]
         weights = None if self.weights is None else first.new_tensor(self.weights)
         if self.hard is None:
@@ -99,32 +100,31 @@ class Segmentation(Task):
         )
 
     def meter(self, outputs: int) -> SegmentationMeter:
-        """See `Pixels`."""
+        """A `SegmentationMeter`."""
         return SegmentationMeter(outputs, self.ignore)
 
 
 class SegmentationMeter:
-    """One confusion matrix of all images."""
+    """A confusion matrix over all images."""
 
     def __init__(self, classes: int, ignore: int) -> None:
         self.ignore, self.matrix = ignore, torch.zeros(classes, classes, dtype=torch.long)
 
     def add(self, output: Tensor, batch: Batch) -> None:
-        """Count which class was taken for which."""
+        """Count one batch."""
         self.matrix += confusion(
             output.argmax(1), batch.targets, len(self.matrix), self.ignore
         ).cpu()
 
     def scores(self) -> dict[str, float]:
-        """The mean over the classes that occur, the share of right pixels, and each class's own:
-        ``iou_0``, ..."""
-        each = {
+        """Mean IoU over classes that occur, pixel accuracy, and each class's IoU (``iou_0``)."""
+        ious = {
             f"{EACH}{place}": value for place, value in enumerate(class_ious(self.matrix).tolist())
         }
         return {
             MIOU.name: mean_iou(self.matrix),
             "pixel_accuracy": pixel_accuracy(self.matrix),
-            **each,
+            **ious,
         }
 
 

@@ -1,9 +1,8 @@
-"""What is learnt: how a module is built for the data, how batches are made, what is lost, and how
-it is judged.
+"""The interface of tasks: module, batches, loss and scores.
 
-A loss is a sum and a count of what was summed over: examples, pixels that are not ignored, letters
-of sequences of unequal length. Within a batch, over batches and over a test set the mean is the
-whole sum by the whole count, and what counts nothing adds nothing.
+A loss is a sum and the number of things it sums over: examples, pixels that are not ignored, or
+characters of sequences of unequal length. The mean over a batch, over batches or over a test set is
+always the total sum divided by the total number.
 """
 
 from __future__ import annotations
@@ -26,96 +25,95 @@ from fedflat.registry.specs import TextSpec
 from fedflat.tasks.headline import Headline
 
 Count = int | Tensor
-"""How many things a sum is over, or their weight in all: a number known beforehand, or one
-tensor."""
+"""Number of things in a sum, or their total weight.
+"""
 
 
 class Meter(Protocol):
-    """Adds up over the batches of a test set what scores are made of."""
+    """Accumulates scores over the batches of a test set."""
 
     def add(self, output: Any, batch: Batch) -> None:
-        """One more batch, and what the module has made of it."""
+        """Add one batch and the model's output for it."""
         ...
 
     def scores(self) -> dict[str, float]:
-        """All scores by name, the headline among them; NaN where nothing was counted."""
+        """All scores by name, including the headline; NaN where nothing was counted."""
         ...
 
 
 @dataclass(frozen=True)
 class Supply:
-    """What a visit's batches are made from."""
+    """What the batches of local training are made from."""
 
     data: ClientData
     places: Iterable[Tensor]
-    """For each step the places of its examples in the client's data."""
+    """For each step, the positions of its examples in the client's data."""
     dtype: torch.dtype
     augment: torch.Generator | None
-    """What changes images and the like at random, the same for every task."""
+    """Generator of the augmentation, the same for every task."""
     draws: Callable[[], torch.Generator]
-    """What makes the task's own random numbers in this visit."""
+    """Creates the generator of the task's own random numbers."""
     output: Callable[[Tensors], Any]
-    """What the client's module makes of inputs where it stands now, in evaluation mode; for tasks
-    that choose examples by what the model makes of them."""
+    """The output of the client's current model in evaluation mode, for tasks that select examples
+    by it."""
 
     @cached_property
     def rng(self) -> torch.Generator:
-        """The task's own random numbers in this visit."""
+        """The task's own random numbers."""
         return self.draws()
 
 
 class Task(TextSpec, ABC):
-    """A frozen dataclass. `headline`, `outputs`, `loss` and `meter` must be written; the rest is as
-    usual."""
+    """A frozen dataclass; `headline`, `outputs`, `loss` and `meter` must be defined."""
 
     headline: ClassVar[Headline]
     classifies: ClassVar[bool] = False
-    """Whether each example has one class, and the module gives a row with a score for each
-    class."""
+    """True if each example has one class and the model gives one score per class."""
     reference: ClassVar[str] = ""
-    """The named test set that others are compared with, such as a gallery; it has no scores of its
-    own, and the meter has a ``refer(output, batch)`` that is told of it first."""
+    """The test set with which others are compared, such as a gallery.
+
+    It has no scores of its own. The meter gets it first, through ``refer(output, batch)``.
+    """
     weighs: ClassVar[bool] = True
-    """Whether clients of unequal counts for each example count by them, where they do not all count
-    alike."""
+    """True if clients may be weighted by their counts instead of their examples."""
     usual_model: ClassVar[str] = "mlp"
-    """The model for those who name none."""
+    """The default model."""
 
     def model_for(self, shape: tuple[int, ...]) -> str:
-        """The text of the model for inputs of that shape, for those who name none."""
+        """The text of the default model for inputs of that shape."""
         return self.usual_model
 
     @abstractmethod
     def outputs(self, fed: Federation) -> int:
-        """How wide the module's last layer is for these data."""
+        """Width of the model's last layer for these data."""
 
     def build(self, spec: ModelSpec, shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """The module, with torch's current random state."""
+        """Build the model, initialized from PyTorch's current random state."""
         return spec.build(shape, outputs)
 
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:
-        """Refuse a module whose output for a batch does not fit."""
+        """Refuse a model whose output for a batch does not fit."""
         _one_tensor(output, batch)
 
     def remark(self, fed: Federation) -> str:
-        """What is good to know of these data before the first round; empty if nothing is."""
+        """A warning about these data before the first round; empty if there is none."""
         return ""
 
     @property
     def makes_batches(self) -> bool:
-        """Whether its batches are more than some examples as they are."""
+        """True if batches are more than a selection of examples."""
         return type(self).batches is not Task.batches
 
     def batches(self, supply: Supply) -> Iterator[Batch]:
-        """The batches of a visit, one for each of ``supply.places``."""
+        """The batches of local training, one for each of ``supply.places``."""
         return supply.data.batches(supply.places, supply.dtype, supply.augment)
 
     @abstractmethod
     def loss(self, output: Any, batch: Batch) -> tuple[Tensor, Count]:
-        """The summed loss of a batch, and how many things it is the sum over."""
+        """The summed loss of a batch, and the number of things it sums over."""
 
     def mean(self, output: Any, batch: Batch) -> tuple[Tensor, Count]:
-        """The mean loss of a batch, 0 if nothing counts, and how many things it is the mean of."""
+        """The mean loss of a batch (0 if nothing counts), and the number of things in it."""
         total, count = self.loss(output, batch)
         return total / (
             torch.where(count > 0, count, 1) if isinstance(count, Tensor) else max(count, 1)
@@ -123,14 +121,15 @@ class Task(TextSpec, ABC):
 
     @abstractmethod
     def meter(self, outputs: int) -> Meter:
-        """A meter for a module of so many outputs, with nothing in it."""
+        """A new meter for a model with this number of outputs."""
 
 
 def classes_of(task: Task, fed: Federation) -> int:
-    """The number of classes; refused where there are none."""
+    """The number of classes; an error if the data have no classes."""
     if not fed.classes:
         raise SettingError(
-            f"{task} tells classes apart, and these data have none. Name another task, such as regression()."
+            f"{task} needs classes, and these data have none. Choose another task, such as "
+            "regression()."
         )
     return fed.classes
 
@@ -138,6 +137,6 @@ def classes_of(task: Task, fed: Federation) -> int:
 def _one_tensor(output: Any, batch: Batch) -> None:
     if not isinstance(output, Tensor):
         raise SettingError(
-            f"the model turned a batch of {len(batch)} into {type(output).__name__}; it must give one tensor. Wrap it "
-            "in a module that hands out the part to learn from."
+            f"the model turned a batch of {len(batch)} into {type(output).__name__}; it must give "
+            "one tensor. Wrap it in a module that returns the part to learn from."
         )

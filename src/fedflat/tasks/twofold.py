@@ -1,7 +1,7 @@
-"""Two classifiers on the same features: both learn, and their mean is judged.
+"""Two classifiers on the same features: both are trained, and their mean is evaluated.
 
-The module has twice the outputs: the first half of the scores is one classifier's, the second half
-the other's.
+The model has twice the outputs. The first half of the scores belongs to one classifier, the second
+half to the other.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from fedflat.tasks.task import Count, Meter, Task
 
 
 def halves(output: Tensor) -> tuple[Tensor, Tensor]:
-    """The scores of either classifier."""
-    one, other = output.chunk(2, dim=1)
-    return one, other
+    """The scores of both classifiers."""
+    first, second = output.chunk(2, dim=1)
+    return first, second
 
 
 @dataclass(frozen=True, repr=False)
 class Twofold(Task):
-    """Two classifiers on one network, as ``mcd`` needs: the sum of their losses, and the scores of
-    their mean.
+    """Two classifiers on one network, as ``mcd`` needs: sum of both losses, scores of their mean.
 
     of
-        What each of them learns: segmentation(...) or classification().
+        The task of each: segmentation(...) or classification().
     """
 
     of: Task = Segmentation()
@@ -46,46 +45,46 @@ class Twofold(Task):
 
     @property
     def headline(self) -> Headline:  # type: ignore[override]
-        """That of each."""
+        """See the task ``of``."""
         return self.of.headline
 
     def model_for(self, shape: tuple[int, ...]) -> str:
-        """That of each."""
+        """See the task ``of``."""
         return self.of.model_for(shape)
 
     def outputs(self, fed: Federation) -> int:
-        """Twice as many."""
+        """Twice the outputs of the task ``of``."""
         return 2 * self.of.outputs(fed)
 
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:
-        """As each of them, of one tensor."""
+        """Check both halves of the output."""
         super().check(fed, output, batch)
         for half in halves(output):
             self.of.check(fed, half, batch)
 
     def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, Count]:
         """The sum of both losses."""
-        (one, count), (other, _) = (self.of.loss(half, batch) for half in halves(output))
-        return one + other, count
+        (first, count), (second, _) = (self.of.loss(half, batch) for half in halves(output))
+        return first + second, count
 
     def meter(self, outputs: int) -> Both:
-        """See `Both`."""
+        """The meter of the task ``of`` for the mean of both classifiers."""
         return Both(self.of.meter(outputs // 2))
 
 
 class Both:
-    """Judges the mean of two classifiers' probabilities."""
+    """Scores of the mean of two classifiers' probabilities."""
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
 
     def add(self, output: Tensor, batch: Batch) -> None:
-        """One more batch."""
-        one, other = (half.softmax(1) for half in halves(output))
-        self.meter.add((one + other) / 2, batch)
+        """Count one batch."""
+        first, second = (half.softmax(1) for half in halves(output))
+        self.meter.add((first + second) / 2, batch)
 
     def scores(self) -> dict[str, float]:
-        """Those of each."""
+        """The scores of the mean."""
         return self.meter.scores()
 
 

@@ -135,7 +135,7 @@ def test_sizes_add_up(total: int, count: int) -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(
-        SettingError, match=r"99 scenes cannot be dealt out to 10 clients with 10 to 40 each. Use"
+        SettingError, match=r"99 scenes cannot be divided among 10 clients with 10 to 40 each. Use"
     ):
         sizes_between(99, 10, 10, 40, rng())
     with pytest.raises(SettingError, match="ulm has 3 scenes, too few for 8 clients"):

@@ -184,7 +184,7 @@ def test_mapillary_without_places(root: Path) -> None:
     (folder / "places.csv").unlink()
     with pytest.raises(
         DataError,
-        match=r'clients by place need .*places.csv, with the columns .* say split="uniform"',
+        match=r"clients by place need .*places.csv, with the columns .* use split=.uniform",
     ):
         mapillary().open(0)
     assert sum(mapillary(split="uniform").open(0).sizes()) == 40
@@ -334,7 +334,7 @@ def test_scenes_are_examples(root: Path) -> None:
     assert len(train.part(slice(1, 3))) == 2
     assert train.targets.shape == (4, 6, 8)
     assert train.traces() != train.part(slice(0, 3)).traces()
-    with pytest.raises(SettingError, match="a class for each pixel and none each"):
+    with pytest.raises(SettingError, match="a class per pixel, not one class each"):
         _ = train.labels
 
 

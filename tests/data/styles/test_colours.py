@@ -10,7 +10,7 @@ from fedflat.data.styles.colours import (
     colour_style,
     lab_bytes,
     lab_to_rgb,
-    matched,
+    match_statistics,
     recoloured,
     rgb_to_lab,
     statistics,
@@ -57,14 +57,14 @@ def test_there_and_back() -> None:
 def test_a_mean_and_a_spread_in_numbers() -> None:
     x = torch.tensor([10.0, 20, 30, 40]).view(1, 1, 2, 2)
     assert [part.item() for part in statistics(x)] == pytest.approx([25, 125**0.5])
-    found = matched(x, torch.tensor([[5.0]]), torch.tensor([[2.0]])).flatten().tolist()
+    found = match_statistics(x, torch.tensor([[5.0]]), torch.tensor([[2.0]])).flatten().tolist()
     assert found == pytest.approx([2.31671843, 4.10557281, 5.89442719, 7.68328157], abs=6e-9)
 
 
 def test_its_own_statistics_change_nothing() -> None:
     lab = lab_bytes(photo())
-    torch.testing.assert_close(matched(lab, *statistics(lab)), lab, rtol=0, atol=1e-10)
-    assert torch.equal(levels(matched(lab, *statistics(lab))), lab.byte())
+    torch.testing.assert_close(match_statistics(lab, *statistics(lab)), lab, rtol=0, atol=1e-10)
+    assert torch.equal(levels(match_statistics(lab, *statistics(lab))), lab.byte())
     back = lab_to_rgb(lab).round().clamp(0, 255).byte()
     assert torch.equal(
         recoloured(photo(), *colour_style(photo())), back
@@ -73,7 +73,7 @@ def test_its_own_statistics_change_nothing() -> None:
 
 def test_images_take_the_statistics_they_are_given() -> None:
     mean, std = torch.tensor([[100.0, 130, 120]]), torch.tensor([[12.0, 5, 7]])
-    found_mean, found_std = statistics(matched(lab_bytes(photo()), mean, std))
+    found_mean, found_std = statistics(match_statistics(lab_bytes(photo()), mean, std))
     torch.testing.assert_close(found_mean, mean.double().expand(2, 3))
     torch.testing.assert_close(found_std, std.double().expand(2, 3))
 
@@ -82,7 +82,7 @@ def test_a_constant_image_takes_the_mean() -> None:
     grey = torch.full((1, 3, 37, 41), 93, dtype=torch.uint8)
     mean, std = colour_style(grey)
     assert std.abs().max() < 1e-6
-    found = matched(
+    found = match_statistics(
         lab_bytes(grey), torch.tensor([[101.0, 128, 128]]), torch.tensor([[40.0, 3, 3]])
     )
     assert torch.equal(

@@ -1,2 +1,4 @@
-"""Files of data sets: where they are looked for, how they are fetched, and the formats that several
-sets share."""
+"""Files of data sets: search paths, downloads, and formats that several sets share.
+
+What a data set is belongs to `data/sets/`. Start with `paths.py` and `sources.py`.
+"""

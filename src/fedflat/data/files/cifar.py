@@ -20,7 +20,7 @@ KRIZHEVSKY = "https://www.cs.toronto.edu/~kriz/"
 BY_HAND = f"The authors' archive is the binary version at {KRIZHEVSKY}cifar.html."
 PIXELS = 3 * 32 * 32
 MOST_RECORDS = 50_000
-"""Of a file."""
+"""Most records of a file."""
 
 
 def read_cifar(train: Sequence[Path], test: Path, classes: int) -> RawSet:
@@ -32,7 +32,7 @@ def read_cifar(train: Sequence[Path], test: Path, classes: int) -> RawSet:
     head = np.empty((sum(counts), heads), np.int64)
     start = 0
     for path, count in zip(files, counts, strict=True):
-        # Mapped, so that the file is never in memory twice.
+        # Memory-mapped, so that the file is never in memory twice.
         with open_bytes(path) as file:
             records = np.memmap(file, np.uint8, "r", shape=(count, heads + PIXELS))
         labels_below(path, records[:, heads - 1], classes)
@@ -50,12 +50,12 @@ def _records(path: Path, heads: int) -> int:
     size, record = path.stat().st_size, heads + PIXELS
     if size > MOST_RECORDS * record:
         raise DataError(
-            f"{path} must hold at most {MOST_RECORDS} records of {record} bytes, found {size} bytes. Is it the "
-            "right file?"
+            f"{path} must hold at most {MOST_RECORDS} records of {record} bytes, found {size} "
+            "bytes. Is it the right file?"
         )
     if size == 0 or size % record:
         raise DataError(
-            f"{path} must be a whole number of records of {record} bytes, found {size} bytes. It was cut "
-            "off, or is not CIFAR's binary version: fetch it again."
+            f"{path} must be a whole number of records of {record} bytes, found {size} bytes. It "
+            "was cut off, or is not CIFAR's binary version: fetch it again."
         )
     return size // record

@@ -1,5 +1,4 @@
-"""What data are there, and fetching what is not: the work behind ``fedflat data list`` and ``data
-get NAME``."""
+"""Listing and downloading of data sets, for ``fedflat data list`` and ``fedflat data get NAME``."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ from fedflat.registry.specs import find as find_entry
 
 @dataclass(frozen=True)
 class SetInfo:
-    """One data set: what it is, in which folder it was found (or ``None``), and what to do if it
-    was not."""
+    """A data set: its description, its folder (or ``None``), and what to do if it is missing."""
 
     name: str
     summary: str
@@ -35,25 +33,25 @@ class SetInfo:
 
 def listing() -> list[SetInfo]:
     """All named data sets, by name."""
-    found = []
+    infos = []
     for entry in registered("data set"):
         if not getattr(entry.make, "stored", True):
             continue
         kind = _file_set(entry)
         if (folder_set := _folder_set(entry)) is not None:
-            there = folder_set.there()
-            found.append(
-                SetInfo(entry.name, entry.summary, there, there is not None, folder_set.by_hand)
+            folder = folder_set.there()
+            infos.append(
+                SetInfo(entry.name, entry.summary, folder, folder is not None, folder_set.by_hand)
             )
             continue
         if kind is None:
-            found.append(SetInfo(entry.name, entry.summary, None, True, origin(entry.name)))
+            infos.append(SetInfo(entry.name, entry.summary, None, True, origin(entry.name)))
             continue
         files = find(kind.layout)
         where = files[0].parent if files else None
         advice = "" if files else f"fedflat data get {entry.name}"
-        found.append(SetInfo(entry.name, entry.summary, where, files is not None, advice))
-    return found
+        infos.append(SetInfo(entry.name, entry.summary, where, files is not None, advice))
+    return infos
 
 
 def _file_set(entry: RegisteredName) -> type[FileSet] | None:
@@ -67,19 +65,18 @@ def _folder_set(entry: RegisteredName) -> type[FolderSet] | None:
 
 
 def origin(name: str) -> str:
-    """Where the data set called ``name`` comes from, if not from files of ours."""
+    """The origin of the data set ``name``, if it has no files."""
     entry = find_entry(name, "data set")
-    said = getattr(entry.make, "origin", "")
-    return said or ("" if entry.plugin is None else f"comes from {entry.plugin.name}")
+    described = getattr(entry.make, "origin", "")
+    return described or ("" if entry.plugin is None else f"comes from {entry.plugin.name}")
 
 
 def get(name: str, directory: Path | None = None, say: Say = print) -> Path | None:
-    """Fetch a data set into a folder of ``directory`` and give that folder; ``None`` if it needs no
-    files.
+    """Download a data set into a folder of ``directory``; returns it, or None if no files are
+    needed.
 
-    The sources are tried in turn: the authors' archive, then a package. What comes is read and
-    counted before it gets its name, so an interrupted or damaged fetch leaves nothing behind that
-    looks like the set.
+    The sources are tried in turn: the authors' archive, then a package. Files are read and counted
+    before they are moved into place, so an interrupted or damaged download leaves nothing behind.
     """
     entry = find_entry(name, "data set")
     if (by_hand := _folder_set(entry)) is not None:
@@ -101,10 +98,10 @@ def get(name: str, directory: Path | None = None, say: Say = print) -> Path | No
         directory.mkdir(parents=True, exist_ok=True)
         scratch = Path(
             tempfile.mkdtemp(prefix=".fetching-", dir=directory.absolute())
-        )  # programs work inside it
+        )  # child processes run in it
     except OSError as error:
         raise DataError(
-            f"cannot write to {directory}: {error.strerror}. Say another --data-dir."
+            f"cannot write to {directory}: {error.strerror}. Choose another --data-dir."
         ) from None
     try:
         ready = _first_that_works(name, kind, scratch, say)
@@ -128,18 +125,21 @@ def _first_that_works(name: str, kind: type[FileSet], scratch: Path, say: Say) -
             reasons.append(str(error))
             say(f"not from here: {error}")
         shutil.rmtree(work, ignore_errors=True)
-    by_hand = f"If you have its files, put them into a folder {kind.layout.home} and give --data-dir its parent."
-    why = "; ".join(reasons) or "there is no place to fetch it from that is known here"
+    by_hand = (
+        f"If you have its files, put them into a folder {kind.layout.home} and give --data-dir "
+        "its parent."
+    )
+    why = "; ".join(reasons) or "no source for it is known"
     raise DataError(f"{name} could not be fetched: {why}. {by_hand} {kind.by_hand}".rstrip())
 
 
 def check(name: str, kind: type[FileSet], folder: Path) -> RawSet:
-    """The set in ``folder``, read and counted; an error if it is not complete."""
+    """Read the set in ``folder`` and count its examples; an error if it is incomplete."""
     files = [kind.layout.file(folder, file) for file in kind.layout.files]
-    there = [file for file in files if file is not None]
-    if len(there) < len(files):
-        raise DataError(f"{name} must have {len(files)} files, found {len(there)}.")
-    raw = kind.read(there)
+    present = [file for file in files if file is not None]
+    if len(present) < len(files):
+        raise DataError(f"{name} must have {len(files)} files, found {len(present)}.")
+    raw = kind.read(present)
     train, test = kind.counts
     counts = raw.train, len(raw.y) - raw.train
     if counts != (train, test):
@@ -150,14 +150,14 @@ def check(name: str, kind: type[FileSet], folder: Path) -> RawSet:
         each = np.bincount(part.numpy(), minlength=raw.classes)
         if kind.balanced and (each != total // raw.classes).any():
             raise DataError(
-                f"{name} must have {total // raw.classes} examples of each class, found {each.min()} to {each.max()}."
+                f"{name} must have {total // raw.classes} examples of each class, found "
+                f"{each.min()} to {each.max()}."
             )
     return raw
 
 
 def _put_in_place(ready: Path, target: Path, scratch: Path) -> None:
-    """Rename ``ready`` to ``target``; an incomplete folder of that name goes with the scratch
-    folder."""
+    """Rename ``ready`` to ``target``; an incomplete folder there moves to the scratch folder."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists():
         os.replace(target, scratch / "before")

@@ -1,5 +1,4 @@
-"""Sets that are read where their authors' archives were unpacked, because only their authors may
-give them away."""
+"""Data sets that users download themselves, because only their authors may distribute them."""
 
 from __future__ import annotations
 
@@ -14,31 +13,31 @@ from fedflat.registry.specs import name_of
 
 
 class FolderSet(DataSpec):
-    """A set in a folder as it is published, which people get by hand."""
+    """A set in a folder as published, which users download by hand."""
 
     folders: ClassVar[tuple[str, ...]]
-    """Names its folder goes by."""
+    """Possible names of its folder."""
     needed: ClassVar[tuple[str, ...]]
-    """What must be in it, as paths or patterns."""
+    """Paths or patterns that must exist in it."""
     by_hand: ClassVar[str]
-    """How people get it, in a sentence."""
+    """A sentence that says how to get it."""
 
     @property
     def name(self) -> str:
-        """The name it is said by."""
+        """The registered name."""
         return name_of(type(self))
 
     @classmethod
     def there(cls) -> Path | None:
-        """Its folder if it is on this machine: by one of its names in a place that is looked into,
-        or that place."""
+        """Its folder on this machine: a search path with one of its names, or the path itself; or
+        None."""
         return next(
             (folder for folder in _candidates(cls.folders) if not _missing(folder, cls.needed)),
             None,
         )
 
     def folder(self) -> Path:
-        """Its folder, or an error that says what was looked for where, and what to do."""
+        """Its folder, or an error with the searched paths and what to do."""
         found = self.there()
         if found is not None:
             return found
@@ -50,8 +49,8 @@ class FolderSet(DataSpec):
                 break
         looked = ", ".join(str(root / self.folders[0]) for root in roots())
         raise DataError(
-            f"{self.name} is not on this machine (looked in {looked}).{partly} {self.by_hand} If you have it "
-            "elsewhere, say so with --data-dir or $FEDFLAT_DATA."
+            f"{self.name} is not on this machine (looked in {looked}).{partly} {self.by_hand} If "
+            "you have it elsewhere, set --data-dir or $FEDFLAT_DATA."
         )
 
 

@@ -27,7 +27,7 @@ IDX = (
     "t10k-labels-idx1-ubyte",
 )
 LARGEST = {1: 60_000, 3: 60_000 * 28 * 28}
-"""Bytes of data in the largest idx file of labels and of images; no more is ever read."""
+"""Most bytes of data in idx files of labels and of images; no more is ever read."""
 
 
 def read_idx(path: Path, dims: int) -> Bytes:
@@ -40,22 +40,21 @@ def read_idx(path: Path, dims: int) -> Bytes:
             head = file.read(4)
             if len(head) < 4 or head[:2] != b"\0\0":
                 raise DataError(
-                    f"{path} is no idx file: it must begin with 0000, found {head.hex()!r}. Fetch it again."
+                    f"{path} is no idx file: it must begin with 0000, found {head.hex()!r}. Fetch "
+                    "it again."
                 )
             if head[2] != 8 or head[3] != dims:
                 raise DataError(
-                    f"{path} must hold unsigned bytes (type 8) in {dims} dimensions, found type {head[2]} in "
-                    f"{head[3]}. Is it the right file?"
+                    f"{path} must hold unsigned bytes (type 8) in {dims} dimensions, found type "
+                    f"{head[2]} in {head[3]}. Is it the right file?"
                 )
             sizes = np.frombuffer(_exactly(file, 4 * dims), ">u4").tolist()
             if prod(sizes) > LARGEST[dims]:
                 raise DataError(
-                    f"{path} must hold at most {LARGEST[dims]} bytes of data, but says that it holds "
-                    f"{' x '.join(map(str, sizes))}. Is it the right file?"
+                    f"{path} must hold at most {LARGEST[dims]} bytes of data, but says that it "
+                    f"holds {' x '.join(map(str, sizes))}. Is it the right file?"
                 )
-            data = file.read(
-                prod(sizes) + 1
-            )  # one byte more than promised, to notice a file that goes on
+            data = file.read(prod(sizes) + 1)  # one byte more, to detect longer files
     except (EOFError, zlib.error, OSError) as error:
         raise DataError(f"{path} is damaged or was cut off: {error}. Fetch it again.") from None
     if len(data) != prod(sizes):
@@ -74,7 +73,7 @@ def _exactly(file: BinaryIO, count: int) -> bytes:
 
 
 def read_idx_set(files: Sequence[Path], classes: int = 10) -> RawSet:
-    """The set in the files of training images, training labels, test images and test labels."""
+    """Read the set from the files of training images and labels, and test images and labels."""
     images, labels = zip(
         *((read_idx(files[k], 3), read_idx(files[k + 1], 1)) for k in (0, 2)), strict=True
     )

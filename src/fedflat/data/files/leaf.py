@@ -1,5 +1,4 @@
-"""Readers of LEAF's JSON files (Caldas et al., 2018), as its preprocessing leaves them in
-``train/`` and ``test/``.
+"""Reader of LEAF's JSON files (Caldas et al., 2018), after preprocessing.
 
 {"users": ["f0000_14", ...], "num_samples": [101, ...], "user_data": {"f0000_14": {"x": [...], "y":
 [...]}, ...}}
@@ -28,7 +27,7 @@ class LeafLayout(FileLayout):
 
 
 def read_leaf(folder: Path) -> Iterator[tuple[Path, str, list[Any], list[Any]]]:
-    """For each user in the files of a folder: the file, the user, inputs and targets."""
+    """Yield (file, user, inputs, targets) for each user in the files of a folder."""
     for path in sorted(folder.glob("*.json")):
         try:
             document = parse_json(read_bytes(path))
@@ -50,6 +49,6 @@ def read_leaf(folder: Path) -> Iterator[tuple[Path, str, list[Any], list[Any]]]:
                 yield path, user, x, y
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
-                f"{path} must have users and user_data as LEAF's files do: {error!r}. Make it again with LEAF's "
-                "preprocessing."
+                f"{path} must have users and user_data as LEAF's files do: {error!r}. Make it "
+                "again with LEAF's preprocessing."
             ) from None

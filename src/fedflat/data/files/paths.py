@@ -1,4 +1,4 @@
-"""Where the files of the data sets are looked for.
+"""Search paths of data files.
 
 In this order: the folder of `set_data_dir` (``--data-dir`` on the command line), ``$FEDFLAT_DATA``,
 the user's cache folder, and the folder of the system's packages.
@@ -22,7 +22,7 @@ _remembered: Path | None = None
 
 @dataclass(frozen=True)
 class FileLayout:
-    """The files of one data set, and the names a folder of them goes by."""
+    """The files of one data set, and possible names of their folder."""
 
     folders: tuple[str, ...]
     files: tuple[str, ...]
@@ -30,11 +30,11 @@ class FileLayout:
 
     @property
     def home(self) -> str:
-        """The folder it is fetched into."""
+        """The folder into which it is downloaded."""
         return self.folders[0]
 
     def file(self, folder: Path, name: str) -> Path | None:
-        """The file called ``name`` in ``folder``, perhaps compressed."""
+        """The file ``name`` in ``folder``, perhaps compressed; or None."""
         for path in (folder / name, folder / f"{name}.gz") if self.compressed else (folder / name,):
             if path.is_file():
                 return path
@@ -42,29 +42,29 @@ class FileLayout:
 
 
 def set_data_dir(folder: str | Path | None) -> None:
-    """Look in ``folder`` first from now on, in this process; ``None`` takes that back."""
+    """Search ``folder`` first from now on, in this process; ``None`` undoes it."""
     global _chosen
     _chosen = None if folder is None else Path(os.path.expanduser(folder))
 
 
 def check_data_dir() -> None:
-    """Refuse a chosen folder that is not there: others would be looked into in its place."""
+    """Refuse a chosen folder that does not exist, instead of searching elsewhere."""
     if _chosen is not None and not _chosen.is_dir():
         raise DataError(
-            f"the folder of data {_chosen} is not there. Check --data-dir, or set_data_dir in Python."
+            f"the folder of data {_chosen} is not there. Check --data-dir, or set_data_dir in "
+            "Python."
         )
 
 
 def data_place() -> str | None:
-    """The folder that was chosen for data, for this process or by ``$FEDFLAT_DATA``, to be
-    remembered with a run."""
-    said = _chosen or _remembered or os.environ.get("FEDFLAT_DATA")
-    return os.path.abspath(os.path.expanduser(said)) if said else None
+    """The chosen data folder, by `set_data_dir` or ``$FEDFLAT_DATA``, to be stored with a run."""
+    folder = _chosen or _remembered or os.environ.get("FEDFLAT_DATA")
+    return os.path.abspath(os.path.expanduser(folder)) if folder else None
 
 
 @contextmanager
 def remembered(place: str | None) -> Iterator[None]:
-    """Look into a folder that a run remembers, too, right after the one that is chosen."""
+    """Context that also searches the data folder stored with a run, after the chosen one."""
     global _remembered
     before, _remembered = _remembered, Path(place) if place else _remembered
     try:
@@ -74,7 +74,7 @@ def remembered(place: str | None) -> Iterator[None]:
 
 
 def cache_dir() -> Path:
-    """The folder of this user for data that can be fetched again."""
+    """The user's cache folder for data."""
     if sys.platform == "darwin":
         root = Path.home() / "Library" / "Caches"
     elif sys.platform == "win32":
@@ -85,14 +85,19 @@ def cache_dir() -> Path:
 
 
 def roots() -> list[Path]:
-    """The folders that are looked into, the first one first."""
-    said = os.environ.get("FEDFLAT_DATA")
-    given = [folder for folder in (_chosen, _remembered) if folder is not None]
-    return [*given, *([Path(os.path.expanduser(said))] if said else []), cache_dir(), SYSTEM]
+    """All search paths in order."""
+    from_environment = os.environ.get("FEDFLAT_DATA")
+    explicit = [folder for folder in (_chosen, _remembered) if folder is not None]
+    return [
+        *explicit,
+        *([Path(os.path.expanduser(from_environment))] if from_environment else []),
+        cache_dir(),
+        SYSTEM,
+    ]
 
 
 def home() -> Path:
-    """The folder that data are fetched into if no other is said."""
+    """The default folder for downloads."""
     return roots()[0]
 
 
@@ -106,8 +111,7 @@ def find(layout: FileLayout) -> list[Path] | None:
 
 
 def locate(name: str, layout: FileLayout) -> list[Path]:
-    """The files of the set called ``name``, or an error that says where they were looked for and
-    how to get them."""
+    """The files of the set ``name``, or an error with the searched paths and what to do."""
     files = find(layout)
     if files is not None:
         return files
@@ -119,14 +123,13 @@ def locate(name: str, layout: FileLayout) -> list[Path]:
             break
     looked = ", ".join(str(root / layout.home) for root in roots())
     raise DataError(
-        f"{name} is not on this machine (looked in {looked}).{partly} Fetch it with `fedflat data get "
-        f"{name}`; if you have it elsewhere, say so with --data-dir or $FEDFLAT_DATA."
+        f"{name} is not on this machine (looked in {looked}).{partly} Fetch it with `fedflat data "
+        f"get {name}`; if you have it elsewhere, set --data-dir or $FEDFLAT_DATA."
     )
 
 
 def _candidates(layout: FileLayout) -> list[Path]:
-    """The folders by the set's names in each root, then the roots themselves, which people point at
-    too."""
+    """Folders with the set's names in each search path, then the paths themselves."""
     folders = []
     for root in roots():
         folders += [root / name for name in layout.folders]

@@ -1,4 +1,4 @@
-"""Pictures in files, read by Pillow."""
+"""Images in files, read by Pillow."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from fedflat.files import open_bytes, reason
 
 PNG = b"\x89PNG\r\n\x1a\n"
 DEEP = ("I;16", "I;16B", "I;16L", "I", "F")
-"""Pillow's modes with more than eight bits a channel."""
+"""Pillow's modes with more than eight bits per channel."""
 ENDINGS = frozenset(".bmp .gif .jpeg .jpg .pgm .png .ppm .tif .tiff .webp".split())
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Reads a picture as bytes ``(channels, height, width)``: grey (1 channel) or colours (3),
-    resized to ``size``."""
+    """Reads an image as bytes ``(channels, height, width)``, grey (1) or colour (3)."""
 
     channels: int = 3
     size: tuple[int, int] | None = None
-    """Height and width; None: as it is."""
+    """Height and width to resize to; None: unchanged."""
     max_pixels: int = MAX_PIXELS
     """Images with more pixels are refused."""
 
@@ -50,11 +49,10 @@ class Picture:
 
 @contextmanager
 def opened(path: Path, max_pixels: int | None = None) -> Iterator[Any]:
-    """The image in a file, decoded and turned as its EXIF orientation says; what is wrong with it
-    is a `DataError`.
+    """The decoded image in a file, rotated by its EXIF orientation; problems are a `DataError`.
 
-    The number of pixels is read from the header and compared with ``max_pixels`` before anything is
-    decoded. None: `MAX_PIXELS`, for images whose size is fixed by their data set.
+    The number of pixels is read from the header and compared with ``max_pixels`` before decoding.
+    None means `MAX_PIXELS`, for images whose size is fixed by their data set.
     """
     try:
         import PIL  # noqa: F401
@@ -62,7 +60,7 @@ def opened(path: Path, max_pixels: int | None = None) -> Iterator[Any]:
         raise DataError(f"{path} is an image: install fedflat[vision] to read it.") from None
     try:
         with open_bytes(path) as file:
-            picture = _decoded(path, file, max_pixels)
+            picture = _decode(path, file, max_pixels)
     except FileNotFoundError:
         raise DataError(
             f"{path} is not there any more. Has the folder changed while it was read?"
@@ -72,7 +70,7 @@ def opened(path: Path, max_pixels: int | None = None) -> Iterator[Any]:
     yield picture
 
 
-def _decoded(path: Path, file: BinaryIO, max_pixels: int | None) -> Any:
+def _decode(path: Path, file: BinaryIO, max_pixels: int | None) -> Any:
     try:
         head = file.read(25)
         file.seek(0)
@@ -80,13 +78,14 @@ def _decoded(path: Path, file: BinaryIO, max_pixels: int | None) -> Any:
             _check_size(path, picture.size, max_pixels)
             if picture.mode in DEEP or (head[:8] == PNG and head[24:25] == b"\x10"):
                 raise DataError(
-                    f"{path} has 16 bits a channel, and 8 are needed. Convert it, or fetch it again."
+                    f"{path} has 16 bits a channel, and 8 are needed. Convert it, or fetch it "
+                    "again."
                 )
             picture.load()
-            return _upright(picture)
+            return _rotate_by_exif(picture)
     except DataError:
         raise
-    except Exception as error:  # PIL raises many kinds
+    except Exception as error:  # Pillow raises many types
         raise DataError(f"{path} is damaged or was cut off: {error}. Fetch it again.") from None
 
 
@@ -94,8 +93,7 @@ _PILLOW_LIMIT = Lock()
 
 
 def _header(file: BinaryIO) -> Any:
-    """The image in a file, not decoded yet. Pillow's own limit is off meanwhile: ours is checked
-    right afterwards."""
+    """The image in a file, not decoded yet. Pillow's own limit is off; ours is checked next."""
     from PIL import Image
 
     with _PILLOW_LIMIT:
@@ -114,20 +112,21 @@ def _check_size(path: Path, size: tuple[int, int], max_pixels: int | None) -> No
     advice = (
         "Is it the right file?"
         if max_pixels is None
-        else f"Make it smaller, or raise the limit: max_pixels={pixels} in the data set, or --max-pixels {pixels} of "
-        "`fedflat predict`."
+        else (
+            f"Make it smaller, or raise the limit: max_pixels={pixels} in the data set, or "
+            f"--max-pixels {pixels} of `fedflat predict`."
+        )
     )
     raise DataError(f"{path} has {width}x{height} pixels, and at most {limit:,} are read. {advice}")
 
 
-def _upright(picture: Any) -> Any:
-    """The image turned as its EXIF orientation says; as it is stored if its EXIF data cannot be
-    read."""
+def _rotate_by_exif(picture: Any) -> Any:
+    """The image rotated by its EXIF orientation; unchanged if its EXIF data cannot be read."""
     from PIL import ExifTags, ImageOps
 
     try:
         turned = picture.getexif().get(ExifTags.Base.Orientation, 1) != 1
-    except Exception:  # PIL raises many kinds
+    except Exception:  # Pillow raises many types
         return picture
     return ImageOps.exif_transpose(picture) if turned else picture
 
@@ -138,7 +137,7 @@ def check_max_pixels(owner: str, max_pixels: int) -> None:
 
 
 def pictures_in(folder: Path) -> list[str]:
-    """The pictures in a folder, by name; hidden files and others are passed over."""
+    """The image files in a folder, by name; hidden files and others are skipped."""
     names = (
         place
         for place in folder.iterdir()
@@ -148,7 +147,7 @@ def pictures_in(folder: Path) -> list[str]:
 
 
 def folders_in(folder: Path) -> list[Path]:
-    """The folders in a folder, by name, but for hidden ones."""
+    """The folders in a folder, by name, without hidden ones."""
     try:
         return sorted(
             place for place in folder.iterdir() if place.is_dir() and not place.name.startswith(".")
@@ -160,7 +159,7 @@ def folders_in(folder: Path) -> list[Path]:
 
 
 def check_pillow() -> None:
-    """Refuse to go on without Pillow."""
+    """Refuse to continue without Pillow."""
     try:
         import PIL  # noqa: F401
     except ImportError:

@@ -1,5 +1,4 @@
-"""PNG files written without Pillow: grey or places in a palette ``(h, w)``, or colours ``(h, w,
-3)``, 8 bits each."""
+"""A PNG writer without Pillow: grey or palette ``(h, w)``, or colour ``(h, w, 3)``, 8 bits."""
 
 from __future__ import annotations
 
@@ -11,11 +10,11 @@ from numpy.typing import NDArray
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 GREY, COLOURS, PLACES = 0, 2, 3
-"""What a pixel is, as the format numbers it."""
+"""Colour types of the format: grey, colour, palette."""
 
 
 def png(pixels: NDArray[np.uint8], palette: NDArray[np.uint8] | None = None) -> bytes:
-    """The file; with a palette ``(n, 3)`` pixels are places in it.
+    """The content of a PNG file; with a palette ``(n, 3)`` pixels are indices into it.
 
     >>> png(np.zeros((1, 1), np.uint8))[:8] == SIGNATURE
     True
@@ -25,7 +24,7 @@ def png(pixels: NDArray[np.uint8], palette: NDArray[np.uint8] | None = None) -> 
     lines = pixels.reshape(height, -1)
     plain = np.concatenate(
         [np.zeros((height, 1), np.uint8), lines], 1
-    ).tobytes()  # each line says: not predicted
+    ).tobytes()  # filter type 0: no prediction
     parts = [_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0))]
     if palette is not None:
         parts.append(_chunk(b"PLTE", palette.tobytes()))

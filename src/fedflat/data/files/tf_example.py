@@ -1,8 +1,8 @@
-"""The texts in a serialised ``tf.train.Example``, without TensorFlow.
+"""Reader of texts in a serialized ``tf.train.Example``, without TensorFlow.
 
-Protocol buffers' wire format: a field is a number that holds its place and its type, then its
-value; type 2 is a length and so many bytes. ``Example {1: Features {1: entry {1: name, 2: Feature
-{1: BytesList {1: bytes}}}}}``.
+The wire format of protocol buffers: a field is a number with its index and type, then its value;
+type 2 is a length and so many bytes. ``Example {1: Features {1: entry {1: name, 2: Feature {1:
+BytesList {1: bytes}}}}}``.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ VARINT, EIGHT, BYTES, FOUR = 0, 1, 2, 5
 
 
 def text_of(example: bytes, name: str) -> str:
-    """The text under ``name``; a `ValueError` if there is none or the bytes are no Example."""
-    for features in _inside(example, 1):
-        for entry in _inside(features, 1):
-            if b"".join(_inside(entry, 1)) == name.encode():
-                lists = [texts for feature in _inside(entry, 2) for texts in _inside(feature, 1)]
-                values = [value for texts in lists for value in _inside(texts, 1)]
+    """The text under ``name``; a `ValueError` if there is none or the bytes are not an Example."""
+    for features in _values(example, 1):
+        for entry in _values(features, 1):
+            if b"".join(_values(entry, 1)) == name.encode():
+                lists = [texts for feature in _values(entry, 2) for texts in _values(feature, 1)]
+                values = [value for texts in lists for value in _values(texts, 1)]
                 if len(values) == 1:
                     return values[0].decode("utf-8")
     raise ValueError(f"no text {name!r}")
 
 
-def _inside(message: bytes, place: int) -> Iterator[bytes]:
-    """The values of type 2 at this place of a message."""
+def _values(message: bytes, place: int) -> Iterator[bytes]:
+    """The values of type 2 with this index in a message."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -46,13 +46,13 @@ def _inside(message: bytes, place: int) -> Iterator[bytes]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """A number in groups of seven bits, the lowest first, and the place after it."""
-    found = 0
+    """A number in groups of seven bits, lowest first, and the position after it."""
+    number = 0
     for shift in range(0, 70, 7):
         if at >= len(message):
             raise ValueError("a number is cut off")
-        found |= (message[at] & 127) << shift
+        number |= (message[at] & 127) << shift
         at += 1
         if message[at - 1] < 128:
-            return found, at
+            return number, at
     raise ValueError("a number is too long")

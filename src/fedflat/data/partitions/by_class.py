@@ -1,4 +1,4 @@
-"""Each class cut by a Dirichlet draw over the clients (FedSeq's code, after FedML)."""
+"""Each class divided over the clients by a Dirichlet draw, with equal sizes (FedSeq's code)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class ByClass(Partition):
-    """Like ``dirichlet``, but the draw with the most even sizes, and then sizes made equal; more
-    classes a client.
+    """Like ``dirichlet``, but with the most even of several draws and sizes made equal.
 
-    Clients that hold their even share of all examples get nothing more of the classes to come. With
+    Clients that hold their even share of all examples get none of the following classes. With
     ``draws=1`` and ``even=False`` it is ``dirichlet`` without a minimum size.
 
     alpha
-        Concentration of each client's share. 0: examples sorted by class are cut into one piece for each client.
+        Concentration of each client's share. 0: examples sorted by class are cut into one piece for
+        each client.
     draws
-        The draw whose sizes spread least is taken, of so many.
+        Number of draws, of which the one with the most even sizes is used.
     even
         Then move random examples from clients with more than their even share to those with less.
 
@@ -63,16 +63,15 @@ class ByClass(Partition):
             shards = np.array_split(np.concatenate(pools), clients)
             return [np.sort(shards[k]) for k in rng.permutation(clients)]
         stock = np.array([len(pool) for pool in pools])
-        drawn = (
+        draws = (
             class_counts(self.alpha, stock, clients, rng, balance=True) for _ in range(self.draws)
         )
-        parts = split_classes(pools, min(drawn, key=lambda held: held.sum(0).std()))
-        return [np.sort(part) for part in (_evened(parts, rng) if self.even else parts)]
+        parts = split_classes(pools, min(draws, key=lambda counts: counts.sum(0).std()))
+        return [np.sort(part) for part in (_make_even(parts, rng) if self.even else parts)]
 
 
-def _evened(parts: list[Index], rng: np.random.Generator) -> list[Index]:
-    """Parts whose sizes differ by at most one: what some have too much, drawn at random, goes to
-    the others."""
+def _make_even(parts: list[Index], rng: np.random.Generator) -> list[Index]:
+    """Move random examples from larger to smaller parts until sizes differ by at most one."""
     sizes = np.array([len(part) for part in parts])
     wanted = np.empty_like(sizes)
     wanted[np.argsort(-sizes, kind="stable")] = even(int(sizes.sum()), len(parts))
@@ -80,11 +79,11 @@ def _evened(parts: list[Index], rng: np.random.Generator) -> list[Index]:
     surplus = rng.permutation(
         np.concatenate([part[size:] for part, size in zip(shuffled, wanted, strict=True)])
     )
-    taken = np.cumsum(np.maximum(wanted - sizes, 0))
-    more = np.split(surplus, taken[:-1])
+    ends = np.cumsum(np.maximum(wanted - sizes, 0))
+    additions = np.split(surplus, ends[:-1])
     return [
         np.concatenate([part[:size], extra])
-        for part, size, extra in zip(shuffled, wanted, more, strict=True)
+        for part, size, extra in zip(shuffled, wanted, additions, strict=True)
     ]
 
 

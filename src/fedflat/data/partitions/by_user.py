@@ -14,8 +14,7 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class ByUser(Partition):
-    """One client for each owner of examples, in the order of their ids; ``clients`` is not looked
-    at."""
+    """One client for each owner of examples, in the order of their ids; ``clients`` is ignored."""
 
     by_label = False
 
@@ -35,7 +34,8 @@ class ByUser(Partition):
             )
         if len(users) != len(labels):
             raise SettingError(
-                f"by_user: there must be an owner for each of the {len(labels)} examples, found {len(users)}."
+                f"by_user: there must be an owner for each of the {len(labels)} examples, found "
+                f"{len(users)}."
             )
         order = np.argsort(users, kind="stable")
         _, first = np.unique(users[order], return_index=True)

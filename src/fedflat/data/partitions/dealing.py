@@ -1,5 +1,4 @@
-"""How examples are dealt out: even sizes, class pools, Dirichlet draws, and drawing while the stock
-lasts."""
+"""Building blocks of partitions: even sizes, pools of classes, draws without replacement."""
 
 from __future__ import annotations
 
@@ -13,17 +12,17 @@ Weights = NDArray[np.float64]
 
 
 def enough(owner: str, examples: int, clients: int, each: int = 1) -> None:
-    """Refuse to deal fewer than ``each`` examples to every client."""
+    """Refuse fewer than ``each`` examples per client."""
     number(owner, "clients", clients, low=1, whole=True)
     if examples < clients * each:
         raise SettingError(
-            f"{owner}: {clients} clients need at least {clients * each} examples, found {examples}. "
-            "Use fewer clients or a larger data set."
+            f"{owner}: {clients} clients need at least {clients * each} examples, found "
+            f"{examples}. Use fewer clients or a larger data set."
         )
 
 
 def even(total: int, shares: int) -> Index:
-    """``total`` in ``shares`` whole numbers that differ by at most one, the larger ones first.
+    """Split ``total`` into ``shares`` integers that differ by at most one, larger ones first.
 
     >>> even(11, 4).tolist()
     [3, 3, 3, 2]
@@ -57,11 +56,11 @@ def dirichlet(concentration: float, weights: Weights, rng: np.random.Generator) 
 def class_counts(
     alpha: float, stock: Index, clients: int, rng: np.random.Generator, *, balance: bool
 ) -> Index:
-    """How many examples of each class (rows) each client (columns) gets.
+    """The number of examples of each class (rows) for each client (columns).
 
     The shares of a class over the clients are ``Dirichlet([alpha] * clients)``. Counts are rounded
     so that no example is left; the last client gets what rounding leaves. With ``balance`` a client
-    that has at least the mean number of examples gets none of the classes that follow: its share
+    that has at least the mean number of examples gets none of the following classes, and its share
     goes to the others in proportion to theirs.
     """
     counts = np.zeros((len(stock), clients), np.int64)
@@ -69,9 +68,7 @@ def class_counts(
     for at, size in enumerate(stock):
         room = held < mean if balance else np.ones(clients, bool)
         q: Weights = np.where(room, dirichlet(alpha, np.ones(clients), rng), 0.0)
-        if (
-            q.sum() <= 0
-        ):  # the others' shares were too small for a float; in proportion they are a Dirichlet draw again
+        if q.sum() <= 0:  # the other shares underflow; their ratios are a Dirichlet draw again
             q[room] = dirichlet(alpha, np.ones(room.sum()), rng)
         q = q / q.sum()
         ends = np.floor(np.cumsum(q)[:-1] * size).astype(np.int64)
@@ -81,37 +78,36 @@ def class_counts(
 
 
 def split_classes(pools: list[Index], counts: Index) -> list[Index]:
-    """The positions of each client, where ``counts`` has classes in rows and clients in columns."""
+    """The positions of each client; ``counts`` has classes in rows and clients in columns."""
     pieces = [np.split(pool, np.cumsum(row)[:-1]) for pool, row in zip(pools, counts, strict=True)]
     return [np.concatenate(own) for own in zip(*pieces, strict=True)]
 
 
 def draw(q: Weights, stock: Index, count: int, rng: np.random.Generator) -> Index:
-    """How many of each kind, when ``count`` labels are drawn from ``q`` one by one while ``stock``
-    lasts.
+    """Counts of labels, when ``count`` labels are drawn from ``q`` one by one from a finite stock.
 
-    A kind that has run out is set to 0 in ``q``, which is renormalised; if that leaves nothing,
-    kinds that are still there are drawn uniformly. Labels drawn in one go and thrown away where the
-    stock is used up have the same law, so this takes a few multinomial draws instead of ``count``
+    A label that has run out gets probability 0, and ``q`` is renormalized. If nothing is left, the
+    remaining labels are drawn uniformly. Drawing many labels at once and rejecting those out of
+    stock has the same distribution, so this takes a few multinomial draws instead of ``count``
     single ones.
     """
     assert count <= stock.sum(), (count, stock)
-    taken = np.zeros_like(stock)
-    while missing := count - int(taken.sum()):
-        there = taken < stock
-        left = np.where(there, q, 0.0)
+    counts = np.zeros_like(stock)
+    while missing := count - int(counts.sum()):
+        available = counts < stock
+        left = np.where(available, q, 0.0)
         if left.sum() <= 0:
-            left = there.astype(np.float64)
-        taken = np.minimum(taken + rng.multinomial(missing, left / left.sum()), stock)
-    return taken
+            left = available.astype(np.float64)
+        counts = np.minimum(counts + rng.multinomial(missing, left / left.sum()), stock)
+    return counts
 
 
 def draw_in_turns(mixtures: Weights, stock: Index, sizes: Index, rng: np.random.Generator) -> Index:
-    """How many of each kind (columns) each client (rows) gets, when all draw at the same time.
+    """Counts of labels (columns) per client (rows), when all clients draw in turns.
 
-    At each turn a random client that has not all of its ``sizes`` yet draws one label from its row
-    of ``mixtures``, and again where the stock of that label is used up; see `draw` for a mixture of
-    which nothing is left.
+    At each turn a random client that has fewer than its ``sizes`` draws one label from its row of
+    ``mixtures``, and draws again if that label is out of stock. If its mixture has run out, see
+    `draw`.
     """
     clients, kinds = mixtures.shape
     who = _turns(sizes, rng)
@@ -127,7 +123,7 @@ def draw_in_turns(mixtures: Weights, stock: Index, sizes: Index, rng: np.random.
         by_kind = np.argsort(labels, kind="stable")
         first = by_kind[
             (np.cumsum(counts) - counts + stock)[over]
-        ]  # the turns at which there was none left
+        ]  # turns whose label was out of stock
         kind = over[first.argmin()]
         there[kind] = False
         left = np.where(there, mixtures, 0.0)
@@ -137,14 +133,13 @@ def draw_in_turns(mixtures: Weights, stock: Index, sizes: Index, rng: np.random.
 
 
 def _turns(sizes: Index, rng: np.random.Generator) -> Index:
-    """Who is served at which turn: clients come at random times, equally often, until they have
-    enough."""
+    """The client of each turn: random order, each client equally often, until it is complete."""
     times = [np.cumsum(rng.standard_exponential(size)) for size in sizes]
     return np.asarray(np.repeat(np.arange(len(sizes)), sizes)[np.argsort(np.concatenate(times))])
 
 
 def _labels(mixtures: Weights, who: Index, rng: np.random.Generator) -> Index:
-    """One label for each of ``who``, from its mixture."""
+    """One label for each of the clients ``who``, from its mixture."""
     bounds = np.cumsum(mixtures, axis=1)
     ends = bounds[who, -1]
     marks = np.minimum(rng.random(len(who)) * ends, np.nextafter(ends, 0))
@@ -155,8 +150,7 @@ def _labels(mixtures: Weights, who: Index, rng: np.random.Generator) -> Index:
 
 
 def take(pools: list[Index], used: Index, counts: Index) -> Index:
-    """The next ``counts`` positions of the pools after the ``used`` ones, sorted; ``used`` moves
-    on."""
+    """The next ``counts`` positions of the pools, sorted; advances ``used``."""
     parts = [pools[c][used[c] : used[c] + counts[c]] for c in np.flatnonzero(counts)]
     used += counts
     return np.sort(np.concatenate(parts))

@@ -1,5 +1,4 @@
-"""Each class divided over the clients by a Dirichlet distribution (Yurochkin et al., ICML 2019, and
-NIID-Bench).
+"""Each class divided over the clients by a Dirichlet distribution.
 
     p_c ~ Dirichlet([alpha] * clients)      for every class c
     client k gets the share p_c[k] of the examples of class c
@@ -19,21 +18,23 @@ from fedflat.errors import SettingError, flag, number
 from fedflat.registry.specs import register
 
 MAX_DRAWS = 1_000
-"""After so many draws with too small a client the partition is refused."""
+"""Most draws before the partition is refused."""
 
 
 @dataclass(frozen=True, repr=False)
 class Dirichlet(Partition):
-    """Shares of each class over clients ~ Dirichlet(alpha), as in NIID-Bench, PFLlib and FedLab;
-    sizes are random.
+    """Shares of each class over clients ~ Dirichlet(alpha), as in NIID-Bench, PFLlib and FedLab.
+
+    Client sizes are random.
 
     alpha
         Concentration of each client's share: small values concentrate a class on few clients.
     min_size
         The whole draw is repeated until every client has at least so many examples.
     balance
-        A client that has at least the mean number of examples gets none of the classes that follow. NIID-Bench, PFLlib
-        and FedLab always do this; ``balance=False`` is the default of Flower Datasets (``self_balancing=False``).
+        A client that has at least the mean number of examples gets none of the following classes.
+        NIID-Bench, PFLlib and FedLab always do this; ``balance=False`` is the default of Flower
+        Datasets (``self_balancing=False``).
 
     >>> parts = dirichlet(0.5).assign(np.repeat([0, 1, 2], 40), 6, np.random.default_rng(0))
     >>> sum(map(len, parts)), min(map(len, parts)) >= 10
@@ -69,8 +70,9 @@ class Dirichlet(Partition):
                 return [np.sort(part) for part in split_classes(pools, counts)]
             largest = max(largest, smallest)
         raise SettingError(
-            f"dirichlet: every client must have min_size={self.min_size} examples, but in each of {MAX_DRAWS} draws "
-            f"one had at most {largest}. Use a larger alpha, fewer clients or a smaller min_size."
+            f"dirichlet: every client must have min_size={self.min_size} examples, but in each of "
+            f"{MAX_DRAWS} draws one had at most {largest}. Use a larger alpha, fewer clients or a "
+            "smaller min_size."
         )
 
 

@@ -23,8 +23,8 @@ class FromFile(Partition):
     """The clients listed in a JSON file.
 
     The file holds a list of lists of positions, or an object from client to such a list. An object
-    with ``"user_data"`` is taken too: ``{"user_data": {client: {"x": ["img_17_label_6.png",
-    ...]}}}``, the layout of the CIFAR splits released with FedSAM; position and label are read from
+    with ``"user_data"`` is also accepted: ``{"user_data": {client: {"x": ["img_17_label_6.png",
+    ...]}}}``, the layout of the CIFAR splits released with FedSAM. Position and label are read from
     the names, and the label is compared. Numbered clients keep the order of their numbers. Examples
     may be left out or repeated.
     """
@@ -34,7 +34,8 @@ class FromFile(Partition):
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path or "\0" in self.path:
             raise SettingError(
-                f"from_file: the path of a JSON file is needed, in quotes, found {shown(self.path)}."
+                "from_file: the path of a JSON file is needed, in quotes, found "
+                f"{shown(self.path)}."
             )
 
     def assign(
@@ -49,31 +50,32 @@ class FromFile(Partition):
         lists = _lists(self.path)
         if len(lists) != clients:
             raise SettingError(
-                f"from_file: {self.path} has {len(lists)} clients, not {clients}. Say clients={len(lists)}."
+                f"from_file: {self.path} has {len(lists)} clients, not {clients}. Set "
+                f"clients={len(lists)}."
             )
         return [_positions(f"{self.path}: client {name!r}", part, labels) for name, part in lists]
 
 
 def _lists(path: str) -> list[tuple[str, Any]]:
     try:
-        said = parse_json(read_bytes(Path(os.path.expanduser(path))))
+        content = parse_json(read_bytes(Path(os.path.expanduser(path))))
     except OSError as error:
         raise DataError(
             f"from_file: cannot read {path!r}: {reason(error)}. Give a JSON file."
         ) from None
     except Damaged as error:
         raise DataError(f"from_file: {path!r} is not JSON: {error}.") from None
-    if isinstance(said, dict):
-        said = said.get("user_data", said)
-    if isinstance(said, dict):
-        names: Iterable[str] = said
-        if all(re.fullmatch(r"\d+", name) for name in said):
-            names = sorted(said, key=int)
-        return [(name, said[name]) for name in names]
-    if isinstance(said, list):
-        return [(str(k), part) for k, part in enumerate(said)]
+    if isinstance(content, dict):
+        content = content.get("user_data", content)
+    if isinstance(content, dict):
+        names: Iterable[str] = content
+        if all(re.fullmatch(r"\d+", name) for name in content):
+            names = sorted(content, key=int)
+        return [(name, content[name]) for name in names]
+    if isinstance(content, list):
+        return [(str(k), part) for k, part in enumerate(content)]
     raise DataError(
-        f"from_file: {path} must hold a list of lists of positions, found {type(said).__name__}."
+        f"from_file: {path} must hold a list of lists of positions, found {type(content).__name__}."
     )
 
 
@@ -91,7 +93,8 @@ def _positions(where: str, part: Any, labels: Index) -> Index:
             raise DataError(f"{where}: positions must be whole numbers, found {k!r}.")
         if not 0 <= k < len(labels):
             raise DataError(
-                f"{where}: positions must be from 0 to {len(labels) - 1}, found {k}. Is it for another set?"
+                f"{where}: positions must be from 0 to {len(labels) - 1}, found {k}. Is it for "
+                "another set?"
             )
     return np.array(part, np.int64)
 
@@ -105,8 +108,8 @@ def _from_names(where: str, names: Sequence[Any], labels: Index) -> list[int]:
         k, label = map(int, match.groups())
         if k < len(labels) and labels[k] != label:
             raise DataError(
-                f"{where}: {name} must have the label it has in this data set, {labels[k]}. The file belongs "
-                "to another set, or to another order of its images."
+                f"{where}: {name} must have the label it has in this data set, {labels[k]}. The "
+                "file belongs to another set, or to another order of its images."
             )
         positions.append(k)
     return positions

@@ -24,26 +24,25 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class Lda(Partition):
-    """Equal sizes; each client's classes ~ Dirichlet(alpha * frequencies), or Dirichlet(alpha) with
-    'component'.
+    """Clients of equal size; each client's classes ~ Dirichlet(alpha * frequencies).
 
     Clients in order draw all their labels from ``q ~ Dirichlet`` without replacement; see `draw`.
     So the last ones get what the others have left, whatever their ``q``.
 
     alpha
-        Concentration: 0 is one class per client, large values approach the classes' own frequencies.
+        Concentration: 0 is one class per client, large values approach the class frequencies.
     concentration
-        ``"total"``: ``Dirichlet(alpha * prior)`` with the class frequencies as prior, so alpha is the sum of
-        the components (Hsu et al.; the CIFAR splits of FedSAM and FedGloSS). ``"component"``:
-        ``Dirichlet([alpha] * C)`` (FedDyn, FedDC, FedACG and FedFSA). NIID-Bench, PFLlib, FedLab and Flower Datasets
-        draw over clients instead of classes: that is ``dirichlet(alpha)``.
+        ``"total"``: ``Dirichlet(alpha * prior)`` with the class frequencies as prior, so alpha is
+        the sum of the components (Hsu et al.; the CIFAR splits of FedSAM and FedGloSS).
+        ``"component"``: ``Dirichlet([alpha] * C)`` (FedDyn, FedDC, FedACG and FedFSA). NIID-Bench,
+        PFLlib, FedLab and Flower Datasets draw over clients instead of classes: that is
+        ``dirichlet(alpha)``.
     in_turns
-        Clients draw one label at a time, in a random order (`draw_in_turns`; the code of FedDyn, MAN and FedFSA): all
-        of them get a little of what is left in the end, and are less different.
+        Clients draw one label at a time, in a random order (`draw_in_turns`; the code of FedDyn,
+        MAN and FedFSA). Then all of them get some of the last labels, and they differ less.
 
-    With alpha 0 client ``k`` (in a random order) has class ``floor(k C / K)``, and a class is dealt
-    evenly to its clients: sizes are as equal as the classes are. Fewer clients than classes have
-    whole classes each.
+    With alpha 0 client ``k`` (in a random order) has class ``floor(k C / K)``, and a class is
+    divided evenly among its clients. Fewer clients than classes have whole classes each.
 
     >>> parts = lda(0).assign(np.repeat([0, 1], 6), 4, np.random.default_rng(0))
     >>> sorted(part.tolist() for part in parts)[0][-1] < 6, {len(part) for part in parts}
@@ -55,22 +54,25 @@ class Lda(Partition):
     in_turns: bool = False
 
     def reading(self, classes: int) -> str:
-        """Which of its two meanings alpha has here, and how the other is written.
+        """The meaning of alpha in use, and how to write the other one.
 
-        >>> print(lda(0.5).reading(10).partition(". ")[0])
-        alpha 0.5 is the total over the 10 classes, 0.05 each on average (each with concentration='component')
+        >>> print(lda(0.5).reading(10).partition(" (")[0])
+        alpha 0.5 is the total over the 10 classes, 0.05 each on average
         """
         if self.concentration == "total":
             here = f"the total over the {classes} classes, {self.alpha / classes:g} each on average"
-            return f"alpha {self.alpha:g} is {here} (each with concentration='component'). {self._elsewhere()}"
+            return (
+                f"alpha {self.alpha:g} is {here} (each with concentration='component'). "
+                f"{self._elsewhere()}"
+            )
         here = f"that of each of the {classes} classes, {self.alpha * classes:g} in total"
         return f"alpha {self.alpha:g} is {here} (the total with concentration='total')"
 
     def note(self, classes_per_client: float | None = None) -> str:
         """See `Partition.note`.
 
-        >>> print(lda(0.1).note(1.48).partition(". ")[0])
-        lda(0.1): alpha is the total concentration, divided among the classes (1.5 classes a client on average)
+        >>> print(lda(0.1).note(1.48).partition(" (")[0])
+        lda(0.1): alpha is the total concentration, divided among the classes
         """
         if self.alpha == 0 or self.concentration != "total":
             return ""
@@ -79,7 +81,10 @@ class Lda(Partition):
             if classes_per_client is None
             else f" ({classes_per_client:.1f} classes a client on average)"
         )
-        return f"{self!r}: alpha is the total concentration, divided among the classes{mean}. {self._elsewhere()}"
+        return (
+            f"{self!r}: alpha is the total concentration, divided among the classes{mean}. "
+            f"{self._elsewhere()}"
+        )
 
     def _elsewhere(self) -> str:
         same, flower = f"dirichlet({self.alpha!r})", f"dirichlet({self.alpha!r}, balance=False)"
@@ -130,8 +135,8 @@ def _one_class(pools: list[Index], clients: int, rng: np.random.Generator) -> li
         for pool, count in zip(pools, owners, strict=True):
             if len(pool) < count:
                 raise SettingError(
-                    f"lda: with alpha 0, {count} clients share a class of {len(pool)} examples and one would "
-                    "hold nothing. Use fewer clients or alpha above 0."
+                    f"lda: with alpha 0, {count} clients share a class of {len(pool)} examples "
+                    "and one would hold nothing. Use fewer clients or alpha above 0."
                 )
             parts += np.array_split(pool, count)
     return [np.sort(parts[k]) for k in rng.permutation(clients)]

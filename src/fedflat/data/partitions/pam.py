@@ -14,13 +14,12 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class Pam(Partition):
-    """Pachinko allocation: each client draws a coarse class, then a fine one inside it, for every
-    example.
+    """Pachinko allocation: each example has a random coarse class, then a fine class within it.
 
-    Coarse classes are ``Dirichlet(coarse_alpha)``, and inside each the fine classes
-    ``Dirichlet(fine_alpha)`` (both per component), drawn without replacement; a fine class that has
-    run out is left out of its coarse class, an empty coarse class likewise. Needs data with coarse
-    labels; usual are 500 clients of 100 images.
+    Each client has its own distributions: coarse classes ``Dirichlet(coarse_alpha)``, and within
+    each the fine classes ``Dirichlet(fine_alpha)`` (both per component), drawn without replacement.
+    A fine class that has run out is removed from its coarse class, and so is an empty coarse class.
+    Needs data with coarse labels; usual are 500 clients of 100 images.
     """
 
     coarse_alpha: float = 0.1
@@ -63,14 +62,15 @@ class Pam(Partition):
 
 
 def _groups(labels: Index, coarse: Index, classes: list[int]) -> list[Index]:
-    """For each coarse class the places of its fine classes in ``classes``."""
+    """For each coarse class, the positions of its fine classes in ``classes``."""
     pairs = np.unique(np.stack([labels, coarse]), axis=1)
     twice = np.flatnonzero(np.diff(pairs[0]) == 0)
     if len(twice):
         fine = int(pairs[0, twice[0]])
         both = [int(c) for f, c in pairs.T if f == fine]
         raise SettingError(
-            f"pam: fine class {fine} is in the coarse classes {both}. Give every fine class one coarse class."
+            f"pam: fine class {fine} is in the coarse classes {both}. Give every fine class one "
+            "coarse class."
         )
     place = np.searchsorted(classes, pairs[0])
     return [place[pairs[1] == group] for group in np.unique(pairs[1])]

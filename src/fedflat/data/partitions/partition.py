@@ -1,4 +1,4 @@
-"""What a partition is."""
+"""The interface of partitions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from fedflat.registry.specs import TextSpec
 
 
 class Partition(TextSpec, ABC):
-    """A frozen dataclass that deals examples out to clients."""
+    """A frozen dataclass that assigns examples to clients."""
 
     by_label: ClassVar[bool] = True
-    """Whether it looks at labels; if not, it deals out examples of any kind, and is handed
-    zeros."""
+    """True if it uses labels. If not, it works for examples of any kind and gets zeros as labels.
+    """
 
     def note(self, classes_per_client: float | None = None) -> str:
-        """A sentence to print beside results where the arguments mean something else in other
-        libraries; else empty.
+        """A sentence to print beside results if the arguments differ in other libraries; else
+        empty.
 
-        ``classes_per_client`` is the mean number of classes that a client has, if the data are
-        open.
+        ``classes_per_client`` is the mean number of classes of a client, if the data are open.
         """
         return ""
 
@@ -37,8 +36,8 @@ class Partition(TextSpec, ABC):
         coarse: Index | None = None,
         users: Index | None = None,
     ) -> list[Index]:
-        """For each client the sorted positions of its examples in ``labels``.
+        """For each client, the sorted positions of its examples in ``labels``.
 
-        ``coarse`` has a coarse class and ``users`` an owner for each example, for the partitions
-        that ask.
+        ``coarse`` has a coarse class and ``users`` an owner for each example, for partitions that
+        need them.
         """

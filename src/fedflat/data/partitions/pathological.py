@@ -16,8 +16,8 @@ from fedflat.registry.specs import register
 class Pathological(Partition):
     """Exactly ``classes_per_client`` classes for each client.
 
-    Every class is cut into ``s K / C`` equal shards (this must be a whole number), and each client
-    takes ``s`` shards of distinct classes at random. Sizes are equal as far as the shards are.
+    Every class is cut into ``s K / C`` equal shards (this must be an integer), and each client gets
+    ``s`` shards of distinct random classes. Sizes are equal as far as the shards are.
     """
 
     classes_per_client: int
@@ -43,16 +43,16 @@ class Pathological(Partition):
             )
         if each * clients % classes:
             raise SettingError(
-                f"pathological: {each} classes for each of {clients} clients are {each * clients} shards, "
-                f"which {classes} classes cannot share evenly. Choose classes_per_client and clients so that "
-                f"their product is a multiple of {classes}."
+                f"pathological: {each} classes for each of {clients} clients are {each * clients} "
+                f"shards, which {classes} classes cannot share evenly. Choose classes_per_client "
+                f"and clients so that their product is a multiple of {classes}."
             )
         shards = each * clients // classes
         smallest = min(map(len, pools))
         if smallest < shards:
             raise SettingError(
-                f"pathological: every class is cut into {shards} shards, but the smallest has {smallest} "
-                "examples. Use fewer clients or fewer classes per client."
+                f"pathological: every class is cut into {shards} shards, but the smallest has "
+                f"{smallest} examples. Use fewer clients or fewer classes per client."
             )
         cut = [np.array_split(pool, shards) for pool in pools]
         parts = []
@@ -62,12 +62,10 @@ class Pathological(Partition):
 
 
 def _distinct(each: int, clients: int, left: Index, rng: np.random.Generator) -> list[Index]:
-    """``each`` distinct classes for every client, so that all ``left`` shards of the classes are
-    taken.
+    """``each`` distinct classes for every client, so that all ``left`` shards are used.
 
-    The rest can always be dealt out if no class has more shards than there are clients to come; so
-    a class that has as many must be taken now, and the others are drawn in proportion to their
-    shards.
+    This is possible as long as no class has more shards than there are clients left. So a class
+    with exactly as many must be used now; the others are drawn in proportion to their shards.
     """
     chosen = []
     for to_come in range(clients, 0, -1):

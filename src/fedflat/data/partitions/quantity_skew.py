@@ -14,15 +14,16 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class QuantitySkew(Partition):
-    """Random sizes, and random examples whatever their labels. All examples are used.
+    """Random sizes, independent of labels. All examples are used.
 
     sigma
         Spread of the sizes; 0 gives equal ones.
     kind
-        ``"lognormal"``: sizes in proportion to ``LogNormal(0, sigma)``. ``"dirichlet"``: in proportion to
-        ``Dirichlet([1 / sigma^2] * K)``, whose components have a standard deviation of about ``sigma`` means.
+        ``"lognormal"``: sizes in proportion to ``LogNormal(0, sigma)``. ``"dirichlet"``: in
+        proportion to ``Dirichlet([1 / sigma^2] * K)``, whose components have a standard deviation
+        of about ``sigma`` means.
     min_size
-        No client has fewer; those who would are given as many at the cost of the others.
+        The smallest size; smaller clients get more examples at the cost of the others.
     """
 
     by_label = False
@@ -59,7 +60,7 @@ class QuantitySkew(Partition):
 
 
 def apportion(shares: Weights, total: int, least: int) -> Index:
-    """Whole numbers that sum to ``total``, as ``shares`` say but nowhere below ``least``.
+    """Integers with sum ``total`` in proportion to ``shares``, each at least ``least``.
 
     >>> apportion(np.array([0.0, 1.0, 3.0]), 100, 10).tolist()
     [10, 23, 67]

@@ -1,11 +1,10 @@
-"""Random views of scenes, an image and its mask together, a batch at a time, and random colours.
+"""Random crops of images and masks, and random colours, for whole batches.
 
-    ScaleCrop   scaled by a random factor, filled up with black and ignored pixels, cut at a random place
-    AreaCrop    a window of random area and shape, stretched to one size
+    ScaleCrop   scaled by a random factor, padded with black and ignored pixels, cropped
+    AreaCrop    a window of random area and shape, resized
     Jitter      brightness, contrast and saturation, each times a random factor
 
-Images are sampled between pixels (bilinear, not smoothed when they shrink), masks at the nearest
-pixel.
+Images are interpolated bilinearly (without antialiasing), masks by nearest neighbour.
 """
 
 from __future__ import annotations
@@ -19,15 +18,14 @@ from fedflat.data.scenes.classes import IGNORE
 from fedflat.errors import SettingError, number
 
 MIDDLE_GREY = 74.0
-"""The grey that contrast is changed around, as in FedDrive's code."""
+"""The grey level around which contrast is changed, as in FedDrive's code."""
 LIGHT = (0.299, 0.587, 0.114)
-"""How much red, green and blue count in grey."""
+"""Weights of red, green and blue in grey."""
 
 
 @dataclass(frozen=True)
 class Jitter:
-    """Brightness, contrast and saturation times factors from ``1 - strength`` to ``1 + strength``,
-    in this order."""
+    """Brightness, contrast and saturation times random factors around 1, up to ``strength`` off."""
 
     strength: float = 0.4
 
@@ -47,8 +45,8 @@ class Jitter:
 
 @dataclass(frozen=True)
 class ScaleCrop:
-    """A crop of ``height`` x ``width`` of the image, scaled from ``low`` to ``high``, mirrored now
-    and then."""
+    """A random crop of ``height`` x ``width``, scaled by ``low`` to ``high`` and mirrored at
+    random."""
 
     height: int
     width: int
@@ -63,7 +61,7 @@ class ScaleCrop:
     def __call__(
         self, inputs: Tensor, targets: Tensor, rng: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Views of the images ``(N, 3, H, W)`` and of their masks ``(N, H, W)``."""
+        """Crops of the images ``(N, 3, H, W)`` and of their masks ``(N, H, W)``."""
         n, (height, width) = len(inputs), inputs.shape[-2:]
         scale = _between(self.low, self.high, n, rng)
         room = torch.stack([scale * height - self.height, scale * width - self.width]).clamp(min=0)
@@ -76,11 +74,10 @@ class ScaleCrop:
 
 @dataclass(frozen=True)
 class AreaCrop:
-    """A window of ``low`` to ``high`` times the image's area and an aspect from 3/4 to 4/3,
-    stretched to one size.
+    """A window of ``low`` to ``high`` times the area and aspect 3/4 to 4/3, resized to one size.
 
-    Of ten windows the first that fits is taken; if none does, the largest of an aspect in that
-    range, in the middle.
+    The first of ten random windows that fits is used. If none fits, the largest centred window of
+    an allowed aspect is used.
     """
 
     height: int
@@ -98,7 +95,7 @@ class AreaCrop:
     def __call__(
         self, inputs: Tensor, targets: Tensor, rng: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Views of the images ``(N, 3, H, W)`` and of their masks ``(N, H, W)``."""
+        """Crops of the images ``(N, 3, H, W)`` and of their masks ``(N, H, W)``."""
         n, (height, width) = len(inputs), inputs.shape[-2:]
         area = (
             height * width * _between(self.low, self.high, n * self.tries, rng).view(self.tries, n)
@@ -109,7 +106,7 @@ class AreaCrop:
         )
         spans = torch.stack([(area / aspect).sqrt(), (area * aspect).sqrt()])
         fits = (spans[0] <= height) & (spans[1] <= width)
-        first = fits.int().argmax(0)  # the first that fits, or the first of all
+        first = fits.int().argmax(0)  # the first that fits, or window 0
         chosen = spans.gather(1, first.view(1, 1, n).expand(2, 1, n)).squeeze(1)
         limit = min(max(width / height, 3 / 4), 4 / 3)
         largest = (
@@ -117,10 +114,12 @@ class AreaCrop:
             .view(2, 1)
             .expand(2, n)
         )
-        found = fits.any(0)
-        chosen = torch.where(found, chosen, largest)
+        any_fits = fits.any(0)
+        chosen = torch.where(any_fits, chosen, largest)
         room = torch.tensor([height, width]).view(2, 1) - chosen
-        corner = room * torch.where(found, torch.rand(2, n, generator=rng), torch.full((2, n), 0.5))
+        corner = room * torch.where(
+            any_fits, torch.rand(2, n, generator=rng), torch.full((2, n), 0.5)
+        )
         mirrored = torch.rand(n, generator=rng) < self.flip
         x, y = view(inputs, targets, corner, chosen, (self.height, self.width), mirrored)
         return (x if self.jitter is None else self.jitter(x, rng)), y
@@ -134,10 +133,9 @@ def view(
     size: tuple[int, int],
     mirrored: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Of each image and mask the window from ``corner`` (top, left) over ``spans`` (rows, columns),
-    as ``size``.
+    """The window from ``corner`` (top, left) over ``spans`` (rows, columns), resized to ``size``.
 
-    What lies outside is black and ignored.
+    Pixels outside of the image are black and ignored.
     """
     height, width = images.shape[2:]
     rows, columns = (_places(corner[i], spans[i], size[i]) for i in (0, 1))
@@ -158,25 +156,23 @@ def view(
 
 
 def _places(first: Tensor, span: Tensor, count: int) -> Tensor:
-    """Where the middles of ``count`` pixels lie in the image, counted in its pixels from its
-    edge."""
+    """Centres of ``count`` pixels, in pixel coordinates of the image."""
     step = span.double() / count
     return first.double().unsqueeze(1) + (torch.arange(count) + 0.5) * step.unsqueeze(1)
 
 
 def _between_pixels(image: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """The colours at these places, from the four pixels around each; of the image no more is
-    touched than is seen."""
+    """Bilinear interpolation at these positions, without touching the rest of the image."""
     x = image
     for axis, places in ((1, rows), (2, columns)):
         middle = (places - 0.5).clamp(0, x.shape[axis] - 1)
         low = middle.long()
         first, last = int(low.min()), min(int(low.max()) + 2, x.shape[axis])
-        seen = x.narrow(axis, first, last - first)
+        part = x.narrow(axis, first, last - first)
         below, above = low - first, (low + 1 - first).clamp(max=last - first - 1)
         share = (middle - low).float().view(-1, 1) if axis == 1 else (middle - low).float()
-        one, other = (seen[:, at] if axis == 1 else seen[:, :, at] for at in (below, above))
-        x = torch.lerp(one.float(), other.float(), share)
+        lower, upper = (part[:, at] if axis == 1 else part[:, :, at] for at in (below, above))
+        x = torch.lerp(lower.float(), upper.float(), share)
     return x.round_()
 
 

@@ -1,7 +1,7 @@
-"""What the numbers in the masks of published sets mean, and the lists of classes that are learnt.
+"""Class ids in the masks of published sets, and the lists of classes that are learnt.
 
-A mask holds one id a pixel. `Ids` turns the ids of one set into places in a list of classes; ids
-that are known but not learnt become `IGNORE`, and an id that the set does not have is an error.
+A mask holds one id per pixel. `Ids` maps the ids of one set to indices in a list of classes. Ids
+that are known but not learnt become `IGNORE`; an id that the set does not have is an error.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LISTS: Mapping[str, tuple[str, ...]] = {
         if name not in ("wall", "fence", "pole", "terrain", "truck", "train")
     ),
 }
-"""Classes that are learnt, by the set whose they are."""
+"""Lists of learnt classes, by the set that defines them."""
 CITYSCAPES_IDS = dict(
     zip(
         (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33),
@@ -53,8 +53,7 @@ CITYSCAPES_IDS = dict(
         strict=True,
     )
 )
-"""The class of each label id of Cityscapes, GTA5 and CrossCity; the ids go from 0 to 34, the others
-are ignored."""
+"""The class of each label id of Cityscapes, GTA5 and CrossCity (0 to 34); others are ignored."""
 IDDA_IDS = {
     1: "building",
     2: "fence",
@@ -109,19 +108,19 @@ MAPILLARY_IDS = {
     58: "train",
     61: "truck",
 }
-"""The class of each id of Mapillary Vistas 1.2, as LADD takes them; the ids go from 0 to 65."""
+"""The class of each id of Mapillary Vistas 1.2 (0 to 65), as in LADD."""
 
 
 @dataclass(frozen=True)
 class Ids:
-    """From the ids in the masks of a set to the places in a list of classes."""
+    """A map from the ids in the masks of a set to indices in a list of classes."""
 
     table: tuple[int, ...]
     """For each byte its class, `IGNORE`, or `UNKNOWN`."""
     palette: bool = False
-    """Whether the masks have a palette whose places are the ids."""
+    """True if the masks are palette images whose palette indices are the ids."""
     same_size: bool = True
-    """Whether a mask must have its image's size; if not, it is stretched over it."""
+    """True if a mask must have the size of its image; if not, it is resized."""
 
     @classmethod
     def of(
@@ -133,7 +132,7 @@ class Ids:
         palette: bool = False,
         same_size: bool = True,
     ) -> Ids:
-        """The ids with these names, out of all ``known`` ones, in the list called ``classes``.
+        """The map for ids with these names, out of all ``known`` ones, to the list ``classes``.
 
         >>> ids = Ids.of(CITYSCAPES_IDS, range(35), "crosscity")
         >>> [ids.table[i] for i in (7, 12, 19, 200)]
@@ -147,5 +146,5 @@ class Ids:
 
 
 def check_classes(owner: str, classes: str) -> None:
-    """Refuse a list of classes that is not there."""
+    """Refuse an unknown list of classes."""
     choice(owner, "classes", classes, LISTS)

@@ -1,9 +1,9 @@
-"""Who holds which scenes: the rules of FedDrive and LADD.
+"""Partitions of scenes as in FedDrive and LADD.
 
-equal_shares     so many clients of each group, all of one group equally large; what is left over is left out
-sizes_between    so many clients whose sizes lie between two limits and add up to a total
-drawn_sizes      clients of each group between two sizes, the middle of them on average
-place_clusters   so many clients of neighbours on the map, between two sizes
+equal_shares     clients of one group each, equally large within a group; the rest is unused
+sizes_between    client sizes between two limits with a given sum
+drawn_sizes      clients of one group each, of random sizes between two limits
+place_clusters   clients of neighbouring places, with sizes between two limits
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ Parts = list[list[int]]
 
 
 def by_group(groups: Sequence[str]) -> dict[str, list[int]]:
-    """The places of each group, the groups in the order of their names."""
-    found: dict[str, list[int]] = {name: [] for name in sorted(set(groups))}
+    """The positions of each group, groups sorted by name."""
+    positions: dict[str, list[int]] = {name: [] for name in sorted(set(groups))}
     for place, name in enumerate(groups):
-        found[name].append(place)
-    return found
+        positions[name].append(place)
+    return positions
 
 
 def equal_shares(groups: Sequence[str], each: int, rng: np.random.Generator) -> Parts:
-    """``each`` clients of every group, with ``floor(n / each)`` of its n scenes; the rest belong to
-    nobody.
+    """``each`` clients per group, with ``floor(n / each)`` of its n scenes; the rest is unused.
 
     >>> [len(part) for part in equal_shares(["a"] * 7 + ["b"] * 4, 2, np.random.default_rng(0))]
     [3, 3, 2, 2]
@@ -49,12 +48,11 @@ def equal_shares(groups: Sequence[str], each: int, rng: np.random.Generator) -> 
 def sizes_between(
     total: int, count: int, low: int, high: int, rng: np.random.Generator
 ) -> list[int]:
-    """``count`` sizes from ``low`` to ``high`` that add up to ``total``: drawn, then moved by one
-    here and there."""
+    """``count`` random sizes from ``low`` to ``high`` with the sum ``total``."""
     if not low * count <= total <= high * count:
         raise SettingError(
-            f"{total} scenes cannot be dealt out to {count} clients with {low} to {high} each. Use between "
-            f"{-(-total // high)} and {total // low} clients."
+            f"{total} scenes cannot be divided among {count} clients with {low} to {high} each. "
+            f"Use between {-(-total // high)} and {total // low} clients."
         )
     sizes = rng.integers(low, high + 1, size=count)
     while (excess := int(sizes.sum()) - total) != 0:
@@ -65,14 +63,13 @@ def sizes_between(
 
 
 def uniform(total: int, count: int, low: int, high: int, rng: np.random.Generator) -> Parts:
-    """All scenes shuffled and dealt out to ``count`` clients with ``low`` to ``high`` each."""
+    """Shuffled scenes divided among ``count`` clients with ``low`` to ``high`` each."""
     ends = np.cumsum(sizes_between(total, count, low, high, rng))
     return [sorted(part.tolist()) for part in np.split(rng.permutation(total), ends[:-1])]
 
 
 def drawn_sizes(groups: Sequence[str], low: int, high: int, rng: np.random.Generator) -> Parts:
-    """Clients of one group each, whose sizes are drawn from ``low`` to ``high``: as many as have
-    the middle on average.
+    """Clients of one group each, with random sizes from ``low`` to ``high``.
 
     >>> len(drawn_sizes(["a"] * 3200, 17, 37, np.random.default_rng(0)))
     119
@@ -83,7 +80,7 @@ def drawn_sizes(groups: Sequence[str], low: int, high: int, rng: np.random.Gener
             raise SettingError(
                 f"{name} has {len(places)} scenes, too few for a client of {low} or more."
             )
-        count = _within(round(2 * len(places) / (low + high)), len(places), low, high)
+        count = _possible_count(round(2 * len(places) / (low + high)), len(places), low, high)
         ends = np.cumsum(sizes_between(len(places), count, low, high, rng))
         parts += [sorted(part.tolist()) for part in np.split(rng.permutation(places), ends[:-1])]
     return parts
@@ -92,13 +89,12 @@ def drawn_sizes(groups: Sequence[str], low: int, high: int, rng: np.random.Gener
 def place_clusters(
     places: NDArray[np.float64], groups: Sequence[str], count: int, low: int, high: int, seed: int
 ) -> Parts:
-    """Clients of neighbours: k-means on latitude and longitude in each group, with ``low`` to
-    ``high`` scenes each.
+    """Clients of neighbouring places: k-means on latitude and longitude within each group.
 
-    Of the ``count`` clients each group has its share. Clusters that are too large are cut in two
-    again; those that are too small join the nearest that has room, and if none has, what they join
-    is cut in two by its longer side. Then the largest are cut, or the smallest join others, until
-    there are as many as there should be, if sizes allow it.
+    Each group gets its share of the ``count`` clients. Clusters that are too large are split again.
+    Those that are too small are merged with the nearest that has room; if none has, the merged
+    cluster is split along its longer side. Then the largest are split, or the smallest merged,
+    until the number of clients is right, if sizes allow it.
     """
     parts: Parts = []
     before, dealt = 0, 0
@@ -111,14 +107,18 @@ def place_clusters(
         share = round(count * before / len(groups)) - dealt
         dealt += share
         parts += _clusters(
-            places, np.array(members), _within(share, len(members), low, high), low, high, seed
+            places,
+            np.array(members),
+            _possible_count(share, len(members), low, high),
+            low,
+            high,
+            seed,
         )
     return parts
 
 
-def _within(count: int, total: int, low: int, high: int) -> int:
-    """The nearest number of clients that can share ``total`` scenes with ``low`` to ``high``
-    each."""
+def _possible_count(count: int, total: int, low: int, high: int) -> int:
+    """The nearest number of clients that can share ``total`` scenes within the limits."""
     return max(min(max(count, -(-total // high)), total // low), 1)
 
 
@@ -137,19 +137,18 @@ def _clusters(
                 waiting.append(_k_means(places, part, 2, seed))
             else:
                 done.append(part)
-    done = _merged(places, done, low, high)
+    done = _merge_small(places, done, low, high)
     while len(done) < count and len(large := max(done, key=len)) >= 2 * low:
         done = [part for part in done if part is not large] + _halves(places, large, len(large) - 1)
-    while len(done) > count and len(joined := _joined(places, done, high)) < len(done):
+    while len(done) > count and len(joined := _merge_smallest(places, done, high)) < len(done):
         done = joined
     return [sorted(part.tolist()) for part in done]
 
 
-def _joined(
+def _merge_smallest(
     places: NDArray[np.float64], parts: list[NDArray[np.int64]], high: int
 ) -> list[NDArray[np.int64]]:
-    """The smallest part joined to the nearest that has room; if none has, to the nearest, and cut
-    in two."""
+    """Merge the smallest part with the nearest that has room; if none has, merge and split."""
     small = min(parts, key=len)
     parts = [part for part in parts if part is not small]
     middle = places[small].mean(0)
@@ -160,11 +159,11 @@ def _joined(
     )
 
 
-def _merged(
+def _merge_small(
     places: NDArray[np.float64], parts: list[NDArray[np.int64]], low: int, high: int
 ) -> list[NDArray[np.int64]]:
     while len(parts) > 1 and min(map(len, parts)) < low:
-        parts = _joined(places, parts, high)
+        parts = _merge_smallest(places, parts, high)
     return parts
 
 
@@ -181,7 +180,7 @@ def _halves(
 def _k_means(
     places: NDArray[np.float64], members: NDArray[np.int64], count: int, seed: int
 ) -> list[NDArray[np.int64]]:
-    """The members in ``count`` clusters; where they cannot be told apart, in ``count`` pieces."""
+    """The members in ``count`` clusters; if they are at one place, in ``count`` equal pieces."""
     count = min(count, len(members))
     if len(np.unique(places[members], axis=0)) < count:
         return [piece for piece in np.array_split(members, count) if len(piece)]

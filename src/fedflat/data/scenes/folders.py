@@ -1,4 +1,4 @@
-"""Which images and masks a folder has; what is missing is said by name."""
+"""Lists of images and masks in a folder, with errors that name missing files."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from fedflat.errors import DataError
 
 def subfolders(owner: str, folder: Path) -> list[Path]:
     """The folders in a folder, by name; at least one."""
-    found = sorted(
+    folders = sorted(
         path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")
     )
-    if not found:
+    if not folders:
         raise DataError(
             f"{owner}: {folder} must have a folder for each city or domain, and has none."
         )
-    return found
+    return folders
 
 
-def paired(
+def pair_masks(
     owner: str,
     folder: Path,
     ending: str,
@@ -29,8 +29,7 @@ def paired(
     domain: str,
     advice: str,
 ) -> list[Scene]:
-    """The images in a folder whose names end in ``ending``, by name, each with its mask (``None``:
-    there are none)."""
+    """The images whose names end in ``ending``, each with its mask (``mask=None``: no masks)."""
     images = sorted(folder.glob(f"*{ending}")) if folder.is_dir() else []
     if not images:
         raise DataError(f"{owner}: {folder} has no images (*{ending}). {advice}")
@@ -42,7 +41,7 @@ def paired(
     ]
     if missing:
         raise DataError(
-            f"{owner}: {len(missing)} of {len(scenes)} images in {folder} have no mask; the first that is missing is "
-            f"{missing[0]}. {advice}"
+            f"{owner}: {len(missing)} of {len(scenes)} images in {folder} have no mask; the first "
+            f"that is missing is {missing[0]}. {advice}"
         )
     return scenes

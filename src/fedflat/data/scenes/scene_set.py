@@ -1,5 +1,4 @@
-"""What all sets of scenes on disk have in common: their folder, the size they are given, and their
-augmentation."""
+"""Base class of scene sets on disk: folder, size and augmentation."""
 
 from __future__ import annotations
 
@@ -17,41 +16,40 @@ from fedflat.data.files.pictures import check_max_pixels
 from fedflat.data.scenes.augment import Jitter, ScaleCrop
 from fedflat.data.scenes.classes import LISTS, Ids
 from fedflat.data.scenes.reading import FrameFiles
-from fedflat.data.scenes.scenes import DealtScenes, Scene, Scenes, dealt
+from fedflat.data.scenes.scenes import DealtScenes, Scene, Scenes, partition_scenes
 from fedflat.errors import LARGEST_SEED, MAX_PIXELS, SettingError, flag, number
 
 MOST_PIXELS = 20_000
-"""On a side."""
+"""Most pixels per side."""
 
 
 @dataclass(frozen=True, repr=False)
 class SceneSet(FolderSet):
-    """A set of scenes in the folder its authors publish.
+    """A set of scenes in the folder layout of its authors.
 
     size
-        Height and width that images and masks are given; as published if nothing is said.
+        Height and width of images and masks; by default as published.
     crop
-        Height and width of the views that are trained on.
+        Height and width of the crops in training.
     augment
-        Whether training sees random views; if not, whole images.
+        Train on random crops; if False, on whole images.
     seed
-        Decides who holds what. ``None``: the seed of the run does.
+        Seed of the partition. ``None``: the seed of the run.
     max_pixels
-        Images and masks with more pixels are refused before they are decoded.
+        Images and masks with more pixels are refused before decoding.
     """
 
     usual_task = "segmentation()"
     published: ClassVar[tuple[int, int]]
     """Height and width of its images."""
     view: ClassVar[tuple[int, int]] = (512, 1024)
-    """Height and width of the views that are trained on, if nothing is said."""
+    """Default height and width of the crops in training."""
     facets: ClassVar[tuple[str, ...]] = ("city",)
-    """What the name of a domain says: its parts have underscores between them if there are
-    several."""
+    """The facets in the name of a domain, separated by underscores if there are several."""
     look: ClassVar[int] = 0
     """See `Domains.look`."""
     keeps_shape: ClassVar[bool] = False
-    """Whether images of other shapes are cut or filled up, rather than stretched."""
+    """True if images of other shapes are cropped or padded instead of stretched."""
 
     _: KW_ONLY
     size: tuple[int, int] | None = None
@@ -67,7 +65,8 @@ class SceneSet(FolderSet):
                 continue
             if not isinstance(value, list | tuple) or len(value) != 2:
                 raise SettingError(
-                    f"{self.name}: {name} must be a height and a width, [512, 1024], found {value!r}."
+                    f"{self.name}: {name} must be a height and a width, [512, 1024], found "
+                    f"{value!r}."
                 )
             for side in value:
                 number(
@@ -81,7 +80,7 @@ class SceneSet(FolderSet):
 
     @property
     def class_list(self) -> str:
-        """The list of classes that are learnt, by its name in `LISTS`."""
+        """The list of learnt classes, by its name in `LISTS`."""
         return "cityscapes"
 
     def class_names(self) -> tuple[str, ...]:
@@ -89,13 +88,13 @@ class SceneSet(FolderSet):
 
     @abstractmethod
     def ids(self) -> Ids:
-        """What the numbers in its masks are."""
+        """The ids in its masks."""
 
     def views(self, height: int, width: int) -> Augment:
-        """What training sees of an image, as crops of ``height`` x ``width``."""
+        """The augmentation, with crops of ``height`` x ``width``."""
         return ScaleCrop(height, width, jitter=Jitter())
 
-    def scenes(self, found: Sequence[Scene]) -> Scenes:
+    def scenes(self, scenes: Sequence[Scene]) -> Scenes:
         """These scenes as examples."""
         height, width = self.size or self.published
         crop = self.crop or (min(height, self.view[0]), min(width, self.view[1]))
@@ -103,7 +102,7 @@ class SceneSet(FolderSet):
         frame = FrameFiles(height, width, self.keeps_shape)
         classes = len(LISTS[self.class_list])
         return Scenes(
-            tuple(found),
+            tuple(scenes),
             self.ids(),
             frame,
             classes,
@@ -120,10 +119,12 @@ class SceneSet(FolderSet):
         tests: Mapping[str, Sequence[Scene]],
     ) -> DealtScenes:
         """The federation of these scenes."""
-        return dealt(
-            self.scenes(train), parts, {name: self.scenes(some) for name, some in tests.items()}
+        return partition_scenes(
+            self.scenes(train),
+            parts,
+            {name: self.scenes(test_scenes) for name, test_scenes in tests.items()},
         )
 
     def rng(self, seed: int) -> np.random.Generator:
-        """What decides who holds what."""
+        """The generator of the partition."""
         return numpy_generator(seed if self.seed is None else self.seed, "partition")

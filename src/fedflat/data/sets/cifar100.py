@@ -1,4 +1,4 @@
-"""CIFAR-100, with its 100 classes or the 20 coarse ones they are grouped in."""
+"""CIFAR-100, with its 100 classes or its 20 coarse classes."""
 
 from __future__ import annotations
 
@@ -121,8 +121,7 @@ FINE_TO_COARSE = (
 
 @dataclass(frozen=True, repr=False)
 class Cifar100(Cifar10):
-    """60,000 colour images of 32x32 pixels in 100 classes, grouped in 20 coarse ones (Krizhevsky,
-    2009).
+    """60,000 colour images of 32x32 pixels in 100 classes, in 20 groups (Krizhevsky, 2009).
 
     labels
         ``"fine"``: the 100 classes. ``"coarse"``: the 20, for the model and for the partition.

@@ -1,4 +1,4 @@
-"""Cityscapes, dealt out as FedDrive does it."""
+"""Cityscapes, partitioned as in FedDrive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedflat.data.scenes.classes import CITYSCAPES_IDS, Ids, check_classes
 from fedflat.data.scenes.dealing import equal_shares, uniform
-from fedflat.data.scenes.folders import paired, subfolders
+from fedflat.data.scenes.folders import pair_masks, subfolders
 from fedflat.data.scenes.scene_set import SceneSet
 from fedflat.data.scenes.scenes import DealtScenes, Scene
 from fedflat.errors import choice, flag, number
@@ -15,33 +15,32 @@ from fedflat.registry.specs import register
 
 IMAGE, MASK = "_leftImg8bit.png", "_gtFine_labelIds.png"
 SIZES = (10, 40)
-"""Scenes of a client where all are shuffled."""
+"""Scenes per client if all are shuffled."""
 
 
 @dataclass(frozen=True, repr=False)
 class Cityscapes(SceneSet):
-    """Streets of 50 cities with 19 classes (Cordts et al., CVPR 2016); clients by city, or
-    shuffled, as in FedDrive.
+    """Streets of 50 cities with 19 classes (Cordts et al., CVPR 2016), partitioned as in FedDrive.
 
     split
-        ``"heterogeneous"``: 8 clients of each of the 18 training cities, 144 in all. ``"uniform"``: 146 clients with 10
-        to 40 scenes each of all cities.
+        ``"heterogeneous"``: 8 clients for each of the 18 training cities, 144 in total.
+        ``"uniform"``: 146 clients with 10 to 40 scenes of all cities.
     clients
-        How many; for ``"heterogeneous"`` how many of each city. ``None``: as in FedDrive.
+        The number of clients; for ``"heterogeneous"`` per city. ``None``: as in FedDrive.
     double
-        Whether a client holds every scene twice, the second time mirrored.
+        Every client holds every scene twice, the second time mirrored.
     classes
-        Which classes are learnt: ``"cityscapes"`` (19), ``"idda"`` (16) or ``"crosscity"`` (13).
+        The learnt classes: ``"cityscapes"`` (19), ``"idda"`` (16) or ``"crosscity"`` (13).
 
-    It is tested on Frankfurt, Lindau and Münster. The other arguments are those of all sets of
-    scenes: size, crop, augment, seed, max_pixels.
+    The test cities are Frankfurt, Lindau and Münster. The other arguments are those of all scene
+    sets: size, crop, augment, seed, max_pixels.
     """
 
     folders = ("cityscapes", "Cityscapes")
     needed = ("leftImg8bit/train", "leftImg8bit/val", "gtFine/train", "gtFine/val")
     by_hand = (
-        "Ask for it at https://www.cityscapes-dataset.com and unpack leftImg8bit_trainvaltest.zip and "
-        "gtFine_trainvaltest.zip into a folder cityscapes."
+        "Ask for it at https://www.cityscapes-dataset.com and unpack leftImg8bit_trainvaltest.zip "
+        "and gtFine_trainvaltest.zip into a folder cityscapes."
     )
     published = (1024, 2048)
 
@@ -63,7 +62,7 @@ class Cityscapes(SceneSet):
         return self.classes
 
     def ids(self) -> Ids:
-        """See `SceneSet.ids`: the label ids; that of licence plates, -1, is 255 in a byte."""
+        """See `SceneSet.ids`: the label ids; that of licence plates, -1, is 255 as a byte."""
         return Ids.of(CITYSCAPES_IDS, [*range(35), 255], self.classes)
 
     def open(self, seed: int) -> DealtScenes:
@@ -79,15 +78,15 @@ class Cityscapes(SceneSet):
         return self.federation(train, parts, {"test": test})
 
     def _listed(self, folder: Path, part: str) -> list[Scene]:
-        found: list[Scene] = []
+        scenes: list[Scene] = []
         for city in subfolders(self.name, folder / "leftImg8bit" / part):
             masks = folder / "gtFine" / part / city.name
 
             def mask(image: Path, masks: Path = masks) -> Path:
                 return masks / f"{image.name.removesuffix(IMAGE)}{MASK}"
 
-            found += paired(self.name, city, IMAGE, mask, city.name, self.by_hand)
-        return found
+            scenes += pair_masks(self.name, city, IMAGE, mask, city.name, self.by_hand)
+        return scenes
 
 
 cityscapes = register("data set", "cityscapes")(Cityscapes)

@@ -1,4 +1,4 @@
-"""CrossCity, dealt out as LADD does it."""
+"""CrossCity, partitioned as in LADD."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ from fedflat.data.examples import Augment
 from fedflat.data.scenes.augment import ScaleCrop
 from fedflat.data.scenes.classes import CITYSCAPES_IDS, Ids
 from fedflat.data.scenes.dealing import drawn_sizes
-from fedflat.data.scenes.folders import paired
+from fedflat.data.scenes.folders import pair_masks
 from fedflat.data.scenes.scene_set import SceneSet
 from fedflat.data.scenes.scenes import DealtScenes, Scene
 from fedflat.registry.specs import register
 
 CITIES = ("Rio", "Rome", "Taipei", "Tokyo")
 SIZES = (17, 37)
-"""Scenes of a client."""
+"""Scenes per client."""
 
 
 @dataclass(frozen=True, repr=False)
 class CrossCity(SceneSet):
-    """Streets of Rio, Rome, Taipei and Tokyo (Chen et al., ICCV 2017); clients of one city each,
-    without labels.
+    """Streets of Rio, Rome, Taipei and Tokyo without labels (Chen et al., ICCV 2017).
 
-    A client has 17 to 37 scenes, 476 clients in all. There are masks of 13 classes for the 400 test
-    scenes only: clients see images whose every pixel is ignored. The arguments are those of all
-    sets of scenes: size, crop, augment, seed, max_pixels.
+    Each client has 17 to 37 scenes of one city; there are 476 clients. Only the 400 test scenes
+    have masks, of 13 classes; all pixels of the clients' scenes are ignored. The arguments are
+    those of all scene sets: size, crop, augment, seed, max_pixels.
     """
 
     folders = ("crosscity", "NTHU_Datasets", "NTHU")
     needed = tuple(f"{city}/Images" for city in CITIES)
     by_hand = (
-        "Ask for it at https://yihsinchen.github.io/segmentation_adaptation and unpack it into a folder "
-        "crosscity."
+        "Ask for it at https://yihsinchen.github.io/segmentation_adaptation and unpack it into a "
+        "folder crosscity."
     )
     published = (1024, 2048)
 
@@ -45,7 +44,7 @@ class CrossCity(SceneSet):
         return Ids.of(CITYSCAPES_IDS, [*range(35), 255], "crosscity")
 
     def views(self, height: int, width: int) -> Augment:
-        """See `SceneSet.views`: 0.7 to twice the size, no other colours."""
+        """See `SceneSet.views`: scaled by 0.7 to 2, without colour changes."""
         return ScaleCrop(height, width, 0.7, 2.0)
 
     def open(self, seed: int) -> DealtScenes:
@@ -58,10 +57,10 @@ class CrossCity(SceneSet):
             def mask(image: Path, masks: Path = masks) -> Path:
                 return masks / f"{image.stem}_eval.png"
 
-            train += paired(
+            train += pair_masks(
                 self.name, folder / city / "Images" / "Train", ".png", None, city, self.by_hand
             )
-            test += paired(
+            test += pair_masks(
                 self.name, folder / city / "Images" / "Test", ".png", mask, city, self.by_hand
             )
         parts = drawn_sizes([scene.domain for scene in train], *SIZES, self.rng(seed))

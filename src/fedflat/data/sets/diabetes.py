@@ -1,4 +1,4 @@
-"""The diabetes study that comes with scikit-learn, for regression: no file is needed."""
+"""The diabetes data of scikit-learn, for regression; no download is needed."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ FILES = ("diabetes_data_raw.csv.gz", "diabetes_target.csv.gz")
 
 @dataclass(frozen=True, repr=False)
 class Diabetes(NamedSet):
-    """442 patients, ten measurements each, from scikit-learn: how far the illness has come after a
-    year, a number.
+    """442 patients with ten measurements each, from scikit-learn; the target is a number.
 
-    Every fifth patient is for testing, whatever the seed. Measurements and target are standardised
-    with the mean and spread of the others, so an error of 1 is one standard deviation of the
-    target. (Efron et al., Least Angle Regression, 2004.)
+    The target is the progression of the illness after a year. Every fifth patient is for testing,
+    for all seeds. Measurements and target are standardized by the training patients, so an error of
+    1 is one standard deviation of the target. (Efron et al., Least Angle Regression, 2004.)
 
     >>> diabetes(clients=8)
     diabetes(clients=8)
@@ -52,14 +51,15 @@ def _diabetes() -> RawSet:
 
 
 def _files() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The numbers from scikit-learn's own files, without importing it."""
+    """The numbers from scikit-learn's files, without importing scikit-learn."""
     spec = find_spec("sklearn")
     for folder in (spec and spec.submodule_search_locations) or []:
         paths = [Path(folder) / "datasets" / "data" / name for name in FILES]
         if all(path.is_file() for path in paths):
             return np.loadtxt(paths[0]), np.loadtxt(paths[1])
     raise DataError(
-        f"diabetes: scikit-learn's files {' and '.join(FILES)} were not found. Install scikit-learn."
+        f"diabetes: scikit-learn's files {' and '.join(FILES)} were not found. Install "
+        "scikit-learn."
     )
 
 

@@ -1,4 +1,4 @@
-"""The digits that come with scikit-learn: no file is needed."""
+"""The digits of scikit-learn; no download is needed."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ def _digits() -> RawSet:
 
 
 def _digits_file() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The digits from scikit-learn's own file; importing it takes a second longer than reading
-    this."""
+    """The digits from scikit-learn's file, without importing scikit-learn, which takes a second."""
     spec = find_spec("sklearn")
     for folder in (spec and spec.submodule_search_locations) or []:
         path = Path(folder) / "datasets" / "data" / "digits.csv.gz"

@@ -27,12 +27,12 @@ MD5 = (
 
 def from_debian(folder: Path, scratch: Path, say: Say) -> None:
     """The idx files in Debian's package."""
-    say("asking apt-get for dataset-fashion-mnist")
+    say("downloading dataset-fashion-mnist with apt-get")
     command(["apt-get", "download", "dataset-fashion-mnist"], scratch)
-    found = sorted(scratch.glob("*.deb"))
-    if not found:
+    packages = sorted(scratch.glob("*.deb"))
+    if not packages:
         raise UnavailableError("`apt-get download dataset-fashion-mnist` left no file")
-    command(["dpkg", "-x", str(found[0]), str(scratch / "unpacked")], scratch)
+    command(["dpkg", "-x", str(packages[0]), str(scratch / "unpacked")], scratch)
     (scratch / "unpacked/usr/share/datasets/fashion-mnist").rename(folder)
 
 
@@ -41,7 +41,8 @@ class FashionMnist(FileSet):
     """70,000 pieces of clothing in 28x28 pixels (Xiao et al., 2017).
 
     normalise
-        By ``"own"`` mean and standard deviation, or to -1 ... 1 as FedFSA's code does (``"fedfsa"``).
+        By its ``"own"`` mean and standard deviation, or to -1 ... 1 as in FedFSA's code
+        (``"fedfsa"``).
     """
 
     layout = FileLayout(("fashion-mnist", "FashionMNIST/raw"), IDX, compressed=True)

@@ -22,21 +22,21 @@ PIXELS = 28 * 28
 
 @dataclass(frozen=True, repr=False)
 class Femnist(NaturalSet):
-    """Handwritten digits and letters of 28x28 pixels in 62 classes; a client is a writer (LEAF's
-    JSON files).
+    """Handwritten digits and letters of 28x28 pixels in 62 classes; a client is a writer.
 
     clients
-        So many writers are drawn. LEAF has 3,550 or 3,597 of them, the papers take 3,500.
+        The number of writers, selected at random. LEAF has 3,550 or 3,597; the papers use 3,500.
 
-    Pixels are kept as bytes, 0 ink and 255 paper. LEAF's own test files are for testing; where
-    those have writers of their own (its split by user), all of them are.
+    Pixels are stored as bytes, 0 for ink and 255 for paper. The test set is that of LEAF's files.
+    If its writers differ from the training writers (LEAF's split by user), all of them are used.
     """
 
     layout = LeafLayout(("femnist", "femnist/data"), ("train", "test"))
     whose = "writers"
     by_hand = (
-        "LEAF makes them: in its folder data/femnist, `./preprocess.sh -s niid --sf 1.0 -k 0 -t sample` writes the "
-        "folders data/train and data/test of JSON files (github.com/TalwalkarLab/leaf)."
+        "LEAF makes them: in its folder data/femnist, `./preprocess.sh -s niid --sf 1.0 -k 0 -t "
+        "sample` writes the folders data/train and data/test of JSON files "
+        "(github.com/TalwalkarLab/leaf)."
     )
 
     clients: int = 3500
@@ -68,16 +68,16 @@ class Femnist(NaturalSet):
 
 def _images(path: Path, user: str, images: list[object]) -> Bytes:
     try:
-        found = np.asarray(images, np.float64).reshape(len(images), -1)
+        pixels = np.asarray(images, np.float64).reshape(len(images), -1)
     except (TypeError, ValueError):
-        found = np.empty((0, 0))
+        pixels = np.empty((0, 0))
     if len(images) and (
-        found.shape != (len(images), PIXELS) or not ((found >= 0) & (found <= 1)).all()
+        pixels.shape != (len(images), PIXELS) or not ((pixels >= 0) & (pixels <= 1)).all()
     ):
         raise DataError(
             f"{path}: the images of {user} must be lists of {PIXELS} numbers from 0 to 1."
         )
-    return np.rint(255 * found.reshape(len(images), PIXELS)).astype(np.uint8)
+    return np.rint(255 * pixels.reshape(len(images), PIXELS)).astype(np.uint8)
 
 
 def _labels(path: Path, user: str, labels: list[object]) -> Index:

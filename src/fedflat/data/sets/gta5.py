@@ -8,7 +8,7 @@ from pathlib import Path
 from fedflat.data.examples import Augment
 from fedflat.data.scenes.augment import Jitter, ScaleCrop
 from fedflat.data.scenes.classes import CITYSCAPES_IDS, Ids, check_classes
-from fedflat.data.scenes.folders import paired
+from fedflat.data.scenes.folders import pair_masks
 from fedflat.data.scenes.scene_set import SceneSet
 from fedflat.data.scenes.scenes import DealtScenes
 from fedflat.errors import SettingError, number
@@ -17,25 +17,25 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class Gta5(SceneSet):
-    """Streets of a game with the classes of Cityscapes (Richter et al., ECCV 2016), in one place or
-    shuffled.
+    """Streets of a game with the classes of Cityscapes (Richter et al., ECCV 2016), shuffled.
 
     clients
-        How many hold the scenes; one by default, as the server of LADD does.
+        The number of clients; one by default, the server of LADD.
     test
-        How many scenes are tested on, drawn by the seed.
+        The number of test scenes, selected by the seed.
     classes
-        Which classes are learnt: ``"cityscapes"`` (19), ``"idda"`` (16) or ``"crosscity"`` (13).
+        The learnt classes: ``"cityscapes"`` (19), ``"idda"`` (16) or ``"crosscity"`` (13).
 
-    Some masks have another size than their image: they are stretched over it. The other arguments
-    are those of all sets of scenes: size, crop, augment, seed, max_pixels.
+    Masks of another size than their image are resized. The other arguments are those of all scene
+    sets: size, crop, augment, seed, max_pixels.
     """
 
     folders = ("gta5", "GTA5", "gta")
     needed = ("images", "labels")
     by_hand = (
-        "Fetch its ten parts of images and labels at https://download.visinf.tu-darmstadt.de/data/from_games/ and "
-        "unpack them into a folder gta5."
+        "Fetch its ten parts of images and labels at "
+        "https://download.visinf.tu-darmstadt.de/data/from_games/ and unpack them into a folder "
+        "gta5."
     )
     published = (1052, 1914)
 
@@ -54,13 +54,13 @@ class Gta5(SceneSet):
         return self.classes
 
     def ids(self) -> Ids:
-        """See `SceneSet.ids`: the places in the masks' palette."""
+        """See `SceneSet.ids`: the indices in the masks' palette."""
         return Ids.of(
             CITYSCAPES_IDS, [*range(35), 255], self.classes, palette=True, same_size=False
         )
 
     def views(self, height: int, width: int) -> Augment:
-        """See `SceneSet.views`: 0.7 to twice the size, other colours."""
+        """See `SceneSet.views`: scaled by 0.7 to 2, with colour changes."""
         return ScaleCrop(height, width, 0.7, 2.0, flip=0, jitter=Jitter(0.5))
 
     def open(self, seed: int) -> DealtScenes:
@@ -69,15 +69,16 @@ class Gta5(SceneSet):
         def mask(image: Path) -> Path:
             return folder / "labels" / image.name
 
-        scenes = paired(self.name, folder / "images", ".png", mask, "gta5", self.by_hand)
+        scenes = pair_masks(self.name, folder / "images", ".png", mask, "gta5", self.by_hand)
         if len(scenes) < self.test + self.clients:
             raise SettingError(
-                f"{self.name}: {len(scenes)} scenes are too few for {self.test} to test on and {self.clients} clients. "
-                "Say a smaller test=."
+                f"{self.name}: {len(scenes)} scenes are too few for {self.test} to test on and "
+                f"{self.clients} clients. Set a smaller test=."
             )
         order = rng.permutation(len(scenes)).tolist()
         test, train = (
-            [scenes[i] for i in sorted(some)] for some in (order[: self.test], order[self.test :])
+            [scenes[i] for i in sorted(positions)]
+            for positions in (order[: self.test], order[self.test :])
         )
         dealt = rng.permutation(len(train))
         parts = [sorted(dealt[k :: self.clients].tolist()) for k in range(self.clients)]

@@ -1,4 +1,4 @@
-"""IDDA, dealt out as FedDrive does it."""
+"""IDDA, partitioned as in FedDrive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from fedflat.data.examples import Augment
 from fedflat.data.scenes.augment import AreaCrop
 from fedflat.data.scenes.classes import IDDA_IDS, Ids
-from fedflat.data.scenes.folders import paired, subfolders
+from fedflat.data.scenes.folders import pair_masks, subfolders
 from fedflat.data.scenes.scene_set import SceneSet
 from fedflat.data.scenes.scenes import DealtScenes, Scene
 from fedflat.errors import DataError, choice
@@ -19,24 +19,25 @@ from fedflat.registry.specs import register
 DOMAIN = re.compile(r"(T\d\d)_(CN|CS|HRN)_([A-Z])")
 """Town, weather (clear noon, clear sunset, hard rain at noon), vehicle."""
 HELD_BACK = {"country": (0, "T07"), "rainy": (1, "HRN"), "bus": (2, "B")}
-"""Which part of a domain's name, with which value, is never trained on."""
-EACH, TRAINED = 60, 48
-"""Scenes of a domain, and how many of them its client trains on where it is seen."""
+"""Index and value of the part of a domain's name that is never trained on."""
+PER_DOMAIN, FOR_TRAINING = 60, 48
+"""Scenes per domain, and how many of them are for training if the domain is seen."""
 
 
 @dataclass(frozen=True, repr=False)
 class Idda(SceneSet):
-    """Drawn streets of 7 towns, 3 weathers and 5 vehicles with 16 classes (Alberti et al., 2020),
-    as in FedDrive.
+    """Rendered streets of 7 towns, 3 weathers and 5 vehicles, 16 classes (Alberti et al., 2020).
 
     unseen
-        What no client has and is tested apart: ``"country"`` (town 7), ``"rainy"`` or ``"bus"``; 90, 69 or 83 clients.
+        The domain that no client has and that has its own test set: ``"country"`` (town 7),
+        ``"rainy"`` or ``"bus"``; 90, 69 or 83 clients.
     split
-        ``"heterogeneous"``: a client for each town, weather and vehicle. ``"uniform"``: the same scenes shuffled.
+        ``"heterogeneous"``: a client for each town, weather and vehicle. ``"uniform"``: the same
+        scenes shuffled.
 
-    A domain has 60 scenes (drawn, if its folder has more): 48 to train on and 12 to test on if it
-    is seen. The first test set is of what is seen, the second of what is not. The other arguments
-    are those of all sets of scenes: size, crop, augment, seed, max_pixels.
+    A domain has 60 scenes (selected, if its folder has more): 48 for training and 12 for testing if
+    it is seen. The first test set has seen domains, the second unseen ones, as in FedDrive. The
+    other arguments are those of all scene sets: size, crop, augment, seed, max_pixels.
     """
 
     folders = ("idda", "IDDA", "IDDAsmall")
@@ -63,7 +64,7 @@ class Idda(SceneSet):
         return Ids.of(IDDA_IDS, [*range(24), 255], "idda")
 
     def views(self, height: int, width: int) -> Augment:
-        """See `SceneSet.views`: windows of half to twice the area; no other colours."""
+        """See `SceneSet.views`: windows of half to twice the area, without colour changes."""
         return AreaCrop(height, width)
 
     def open(self, seed: int) -> DealtScenes:
@@ -75,15 +76,17 @@ class Idda(SceneSet):
         unseen: list[Scene] = []
         for domain in self._domains():
             scenes = self._listed(domain)
-            some = [scenes[i] for i in sorted(rng.permutation(len(scenes))[:EACH].tolist())]
+            selected = [
+                scenes[i] for i in sorted(rng.permutation(len(scenes))[:PER_DOMAIN].tolist())
+            ]
             if domain.name.split("_")[place] == value:
-                unseen += some
+                unseen += selected
                 continue
-            order = rng.permutation(len(some)).tolist()
-            cut = max(len(some) * TRAINED // EACH, 1)
+            order = rng.permutation(len(selected)).tolist()
+            cut = max(len(selected) * FOR_TRAINING // PER_DOMAIN, 1)
             parts.append(list(range(len(train), len(train) + cut)))
-            train += [some[i] for i in sorted(order[:cut])]
-            seen += [some[i] for i in sorted(order[cut:])]
+            train += [selected[i] for i in sorted(order[:cut])]
+            seen += [selected[i] for i in sorted(order[cut:])]
         self._refuse_nothing(train, seen, unseen)
         if self.split == "uniform":
             order = rng.permutation(len(train)).tolist()
@@ -92,19 +95,20 @@ class Idda(SceneSet):
 
     def _domains(self) -> list[Path]:
         folder = self.folder()
-        found = [path for path in subfolders(self.name, folder) if DOMAIN.fullmatch(path.name)]
-        if not found:
+        domains = [path for path in subfolders(self.name, folder) if DOMAIN.fullmatch(path.name)]
+        if not domains:
             raise DataError(
-                f"{self.name}: {folder} must have folders such as T01_CN_A, for town, weather and vehicle, and has "
-                f"none. {self.by_hand} If you have it elsewhere, say so with --data-dir or $FEDFLAT_DATA."
+                f"{self.name}: {folder} must have folders such as T01_CN_A, for town, weather and "
+                f"vehicle, and has none. {self.by_hand} If you have it elsewhere, set --data-dir "
+                "or $FEDFLAT_DATA."
             )
-        return found
+        return domains
 
     def _listed(self, domain: Path) -> list[Scene]:
         def mask(image: Path) -> Path:
             return domain / "Semantic" / f"{image.stem}.png"
 
-        return paired(self.name, domain / "RGB", ".jpg", mask, domain.name, self.by_hand)
+        return pair_masks(self.name, domain / "RGB", ".jpg", mask, domain.name, self.by_hand)
 
     def _refuse_nothing(
         self, train: Sequence[Scene], seen: Sequence[Scene], unseen: Sequence[Scene]
@@ -114,8 +118,8 @@ class Idda(SceneSet):
             (seen, "to test on"),
             (unseen, f"of the unseen kind ({self.unseen})"),
         )
-        for some, what in kinds:
-            if not some:
+        for scenes, what in kinds:
+            if not scenes:
                 raise DataError(
                     f"{self.name}: the folder has no scenes {what}. Is a part of it missing?"
                 )

@@ -1,10 +1,10 @@
-"""Pictures in a folder, which need not fit into memory.
+"""Images in a folder, which need not fit into memory.
 
     image_folder('pictures', lda(0.5), clients=20, size=[32, 32])      pictures/CLASS/*.png
     image_folder('pictures', by_user())                                pictures/CLIENT/CLASS/*.png
 
-A folder with ``train`` and ``test`` in it has these below each. Otherwise every fifth picture of a
-class, of each client if the clients are folders, is for testing.
+A folder with subfolders ``train`` and ``test`` has these below each. Otherwise every fifth image of
+a class (per client, if clients are folders) is for testing.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from fedflat.errors import MAX_PIXELS, MOST_BYTES, DataError, SettingError, flag
 from fedflat.registry.specs import register
 
 LARGEST_SIDE = 10_000
-"""Pixels on a side that a picture is brought to."""
+"""Most pixels per side after resizing."""
 
 
 class FoundImages(NamedTuple):
-    """A picture, its class, the folder of its client or "", and its place among those of both."""
+    """An image, its class, the folder of its client or "", and its index within both."""
 
     path: str
     kind: str
@@ -50,26 +50,26 @@ class FoundImages(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class ImageFolder(DataSpec):
-    """The pictures in a folder, a sub-folder for each class, read when they are needed.
+    """The images in a folder with one subfolder per class, read when they are needed.
 
     path
-        The folder. With ``by_user()`` the first level of its sub-folders are the clients, and the next the classes.
+        The folder. With ``by_user()`` its subfolders are the clients, and theirs the classes.
     partition
-        Who holds what. All else is said by name.
+        How examples are assigned to clients. The other arguments are given by name.
     clients
-        The number of clients, K; those of ``by_user()`` are counted.
+        The number of clients, K; with ``by_user()`` it is counted.
     size
-        Height and width that pictures are brought to, such as [32, 32]. None: all must be of one size already.
+        Height and width after resizing, such as [32, 32]. None: all images must have the same size.
     channels
-        3: colours; 1: grey.
+        3: colour; 1: grey.
     augment
-        Train on random crops (4 pixels of border) and mirror images.
+        Train on random crops (4 pixels of border) and mirrored images.
     memory
-        How many bytes of decoded pictures each process keeps; what is not kept is read again.
+        Bytes of decoded images that each process caches.
     split, seed
         As for the named sets.
     max_pixels
-        Pictures with more pixels are refused before they are decoded.
+        Images with more pixels are refused before decoding.
     """
 
     origin = "reads a folder of yours"
@@ -89,7 +89,8 @@ class ImageFolder(DataSpec):
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path or "\0" in self.path:
             raise SettingError(
-                f"image_folder: the path of a folder is needed, in quotes, found {shown(self.path)}."
+                "image_folder: the path of a folder is needed, in quotes, found "
+                f"{shown(self.path)}."
             )
         check_cut("image_folder", self.partition, self.clients, self.split, self.seed)
         if self.size is not None:
@@ -102,23 +103,25 @@ class ImageFolder(DataSpec):
             object.__setattr__(self, "size", tuple(self.size))
         if self.channels not in (1, 3):
             raise SettingError(
-                f"image_folder: channels must be 1, grey, or 3, colours, found {shown(self.channels)}."
+                "image_folder: channels must be 1, grey, or 3, colours, found "
+                f"{shown(self.channels)}."
             )
         flag("image_folder", "augment", self.augment)
         number("image_folder", "memory", self.memory, low=0, high=MOST_BYTES, whole=True)
         check_max_pixels("image_folder", self.max_pixels)
 
     def open(self, seed: int) -> Federation:
-        """The federation for this seed, unless the set has its own; no picture but the first is
-        read for it."""
+        """The federation for this seed or the set's own; only the first image is read."""
         check_pillow()
-        train, test = self._found()
+        train, test = self._find_images()
         both = [*train, *test]
         kinds = {name: place for place, name in enumerate(_kinds(both))}
-        owners = {name: place for place, name in enumerate(sorted({one.client for one in train}))}
-        targets = torch.tensor([kinds[one.kind] for one in both])
+        owners = {
+            name: place for place, name in enumerate(sorted({image.client for image in train}))
+        }
+        targets = torch.tensor([kinds[image.kind] for image in both])
         examples = OnDisk(
-            tuple(one.path for one in both),
+            tuple(image.path for image in both),
             Picture(self.channels, self.size, self.max_pixels),
             targets,
             len(kinds),
@@ -133,29 +136,30 @@ class ImageFolder(DataSpec):
             len(owners) if by_folder else self.clients,
             seed if self.seed is None else self.seed,
             split=self.split,
-            users=np.array([owners[one.client] for one in train]) if by_folder else None,
+            users=np.array([owners[image.client] for image in train]) if by_folder else None,
         )
 
     def class_names(self) -> tuple[str, ...]:
-        """See `DataSpec.class_names`: those of the folders."""
-        train, test = self._found()
+        """See `DataSpec.class_names`: the names of the folders."""
+        train, test = self._find_images()
         return _kinds([*train, *test])
 
-    def _found(self) -> tuple[list[FoundImages], list[FoundImages]]:
-        """What there is to train on, and to test on."""
+    def _find_images(self) -> tuple[list[FoundImages], list[FoundImages]]:
+        """The images for training, and those for testing."""
         root = Path(os.path.expanduser(self.path))
         if {"train", "test"} <= {place.name for place in folders_in(root)}:
             train, test = self._below(root / "train"), self._below(root / "test")
         else:
             everything = self._below(root)
-            train = [one for one in everything if one.place % 5 != 4]
-            test = [one for one in everything if one.place % 5 == 4]
-        for what, found in (("train", train), ("test", test)):
-            if not found:
+            train = [image for image in everything if image.place % 5 != 4]
+            test = [image for image in everything if image.place % 5 == 4]
+        per_client = ", in a folder for each client" if isinstance(self.partition, ByUser) else ""
+        for what, images in (("train", train), ("test", test)):
+            if not images:
                 raise DataError(
-                    f"image_folder: {root} has no pictures to {what} on. There must be a folder of pictures for each "
-                    f"class{', in a folder for each client' if isinstance(self.partition, ByUser) else ''}, with five "
-                    "pictures in some of them, or the same below train and test."
+                    f"image_folder: {root} has no pictures to {what} on. There must be a folder "
+                    f"of pictures for each class{per_client}, with five pictures in some of them, "
+                    "or the same below train and test."
                 )
         return train, test
 
@@ -169,8 +173,8 @@ class ImageFolder(DataSpec):
         ]
 
 
-def _kinds(found: Sequence[FoundImages]) -> tuple[str, ...]:
-    return tuple(sorted({one.kind for one in found}))
+def _kinds(images: Sequence[FoundImages]) -> tuple[str, ...]:
+    return tuple(sorted({image.kind for image in images}))
 
 
 image_folder = register("data set", "image_folder")(ImageFolder)

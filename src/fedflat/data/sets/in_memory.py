@@ -1,11 +1,10 @@
-"""Data sets made of your own tensors. They cannot be said on the command line, and open like the
-named ones.
+"""Data sets from tensors in Python. They have no text for the command line.
 
     tensors(x, y, test_x, test_y, lda(0.1), clients=20)
     clients_of([(x0, y0), (x1, y1), ...], test=(test_x, test_y))
     clients_from(make, clients=1_000_000, test=(test_x, test_y), classes=10)
 
-NumPy arrays do as well, and a torch Dataset in place of any pair: ``tensors(train_set,
+NumPy arrays are accepted too, and a torch Dataset in place of any pair: ``tensors(train_set,
 test_x=test_set)``.
 """
 
@@ -52,7 +51,8 @@ class Tensors(DataSpec):
         for name, ids in (("coarse", self.coarse), ("users", self.users)):
             if ids is not None and len(ids) != self.train:
                 raise SettingError(
-                    f"tensors: {name} must have an entry for each of {self.train} examples, found {len(ids)}."
+                    f"tensors: {name} must have an entry for each of {self.train} examples, found "
+                    f"{len(ids)}."
                 )
 
     def __repr__(self) -> str:
@@ -92,23 +92,26 @@ def tensors(
     users: Arrays | None = None,
     seed: int | None = None,
 ) -> Tensors:
-    """A data set of these examples and their labels, dealt out by ``partition``, or ``iid()``.
+    """A data set of these examples and labels, divided by ``partition`` (default ``iid()``).
 
-    Inputs are uint8 images, brought to 0 to 1, or floats; then normalised by ``mean`` and ``std``,
-    one number a channel. Other whole numbers, such as those of letters, stay what they are. A label
-    is a class, a number to be met (floats: ``task="regression()"``), or many of either, as a mask
-    (then say ``classes``). ``users`` has an owner for each training example (for ``by_user()``),
-    ``coarse`` a coarse class (for ``pam()``). Without test examples, clients test on what ``split``
-    leaves. A torch Dataset, in place of ``x`` and ``y`` or of ``test_x`` and ``test_y``, is read
-    once, so that its random transforms are drawn once; ``augment`` draws anew for every batch.
+    Inputs are uint8 images, scaled to 0 to 1, or floats; both are normalized by ``mean`` and
+    ``std``, one number per channel. Other integers, such as indices of characters, stay unchanged.
+    A label is a class, a number (floats: ``task="regression()"``), or an array of either, such as a
+    mask (then set ``classes``). ``users`` has an owner for each training example (for
+    ``by_user()``), ``coarse`` a coarse class (for ``pam()``). Without test examples, clients test
+    on what ``split`` leaves. A torch Dataset, in place of ``x`` and ``y`` or of ``test_x`` and
+    ``test_y``, is read once, so its random transforms are applied once; ``augment`` is applied anew
+    to every batch.
 
     >>> x, y = torch.rand(40, 3), torch.arange(40) % 4
     >>> data = tensors(x, y, torch.rand(8, 3), torch.arange(8) % 4, clients=5)
     >>> data.open(seed=0).population
     5
     """
-    train = _given(x, y, "x", "y")
-    test = None if test_x is None and test_y is None else _given(test_x, test_y, "test_x", "test_y")
+    train = _as_pair(x, y, "x", "y")
+    test = (
+        None if test_x is None and test_y is None else _as_pair(test_x, test_y, "test_x", "test_y")
+    )
     pairs = [train] if test is None else [train, test]
     x, y = train
     for one_x, one_y in pairs:
@@ -129,13 +132,13 @@ def tensors(
     return Tensors(examples, len(y), partition, clients, split, kinds, owners, seed)
 
 
-def _given(x: object, y: object, x_name: str, y_name: str) -> tuple[Tensor, Tensor]:
+def _as_pair(x: object, y: object, x_name: str, y_name: str) -> tuple[Tensor, Tensor]:
     if isinstance(x, Dataset) and y is None:
         return pair("tensors", x)
     if x is None or y is None or isinstance(x, Dataset) or isinstance(y, Dataset):
         raise SettingError(
-            f"tensors: give both {x_name} and {y_name}, or a torch Dataset as {x_name} alone, as in tensors(train_set, "
-            "test_x=test_set)."
+            f"tensors: give both {x_name} and {y_name}, or a torch Dataset as {x_name} alone, as "
+            "in tensors(train_set, test_x=test_set)."
         )
     return pair("tensors", (x, y))  # type: ignore[arg-type]
 
@@ -151,30 +154,33 @@ def clients_of(
     split: float | None = None,
     seed: int | None = None,
 ) -> Tensors:
-    """A data set whose clients hold exactly these examples and labels, in this order: pairs, or
-    torch Datasets.
+    """A data set whose clients hold exactly these examples: pairs or torch Datasets, in order.
 
-    >>> mine = [(torch.rand(n, 3), torch.zeros(n, dtype=torch.long)) for n in (4, 9)]
-    >>> fed = clients_of(mine, test=(torch.rand(5, 3), torch.zeros(5, dtype=torch.long)), classes=2).open(0)
+    >>> pairs = [(torch.rand(n, 3), torch.zeros(n, dtype=torch.long)) for n in (4, 9)]
+    >>> test = torch.rand(5, 3), torch.zeros(5, dtype=torch.long)
+    >>> fed = clients_of(pairs, test=test, classes=2).open(0)
     >>> [len(fed.data(k)) for k in range(fed.population)]
     [4, 9]
     """
     if not given:
         raise SettingError("clients_of: there must be at least one client, found none.")
-    mine = [pair(f"clients_of: client {client}", one) for client, one in enumerate(given)]
-    for client, (x, y) in enumerate(mine):
-        _check(x, y, mine[0], f"clients_of: client {client}")
+    pairs = [
+        pair(f"clients_of: client {client}", client_pair)
+        for client, client_pair in enumerate(given)
+    ]
+    for client, (x, y) in enumerate(pairs):
+        _check(x, y, pairs[0], f"clients_of: client {client}")
     users = torch.repeat_interleave(
-        torch.arange(len(mine)), torch.tensor([len(y) for _, y in mine])
+        torch.arange(len(pairs)), torch.tensor([len(y) for _, y in pairs])
     )
     test_x, test_y = pair("clients_of: the test set", test) if test is not None else (None, None)
     return tensors(
-        torch.cat([x for x, _ in mine]),
-        torch.cat([y for _, y in mine]),
+        torch.cat([x for x, _ in pairs]),
+        torch.cat([y for _, y in pairs]),
         test_x,
         test_y,
         ByUser(),
-        clients=len(mine),
+        clients=len(pairs),
         classes=classes,
         mean=mean,
         std=std,
@@ -200,21 +206,22 @@ class Made(DataSpec):
         return f"clients_from({getattr(self.make, '__name__', self.make)}, clients={self.clients})"
 
     def open(self, seed: int) -> Federation:
-        """The federation, whatever the seed."""
+        """The federation, the same for all seeds."""
         test = replace(self.test, augment=None)
         return OnDemand(self.clients, self.examples, ClientData(test, torch.arange(len(test))))
 
     def examples(self, client: int) -> Examples:
-        """What ``make`` makes of a client, checked."""
+        """The checked result of ``make`` for a client."""
         owner = f"clients_from: client {client}"
         try:
-            made = self.make(client)
+            examples = self.make(client)
         except Exception as error:
             raise SettingError(
-                f"{owner} could not be made: {type(error).__name__}: {error}. The function given to clients_from must "
-                f"give inputs and labels for every number from 0 to {self.clients - 1}."
+                f"{owner} could not be made: {type(error).__name__}: {error}. The function given "
+                "to clients_from must give inputs and labels for every number from 0 to "
+                f"{self.clients - 1}."
             ) from error
-        x, y = pair(owner, made)
+        x, y = pair(owner, examples)
         _check(x, y, (leading(self.test.inputs), leading(self.test.targets)), owner)
         _classes(y, self.test.classes, owner)
         return replace(self.test, inputs=x, targets=_targets(y))
@@ -230,15 +237,15 @@ def clients_from(
     std: Sequence[float] = (),
     augment: Augment | None = None,
 ) -> Made:
-    """A data set whose clients are made by ``make(client)``, examples and labels, whenever they are
-    asked for.
+    """A data set whose clients are made on demand by ``make(client)``, as inputs and labels.
 
-    It must give the same for the same client. Nothing grows with the number of clients. Worker
-    processes need a ``make`` that can be pickled.
+    It must return the same for the same client. Nothing grows with the number of clients. Worker
+    processes need a picklable ``make``.
 
     >>> def make(client):
     ...     return torch.full((4, 3), float(client)), torch.arange(4) % 2
-    >>> fed = clients_from(make, clients=10**9, test=(torch.rand(5, 3), torch.arange(5) % 2), classes=2).open(0)
+    >>> test = torch.rand(5, 3), torch.arange(5) % 2
+    >>> fed = clients_from(make, clients=10**9, test=test, classes=2).open(0)
     >>> float(fed.data(123_456).batch(torch.tensor([0]), torch.float32).inputs[0, 0])
     123456.0
     """
@@ -252,28 +259,30 @@ def clients_from(
 def _check(x: Tensor, y: Tensor, like: tuple[Tensor, Tensor], owner: str = "tensors") -> None:
     if y.dim() < 1 or x.dim() < 1 or len(y) == 0 or len(x) != len(y):
         raise SettingError(
-            f"{owner}: there must be examples and a label for each, found inputs of {tuple(x.shape)} and "
-            f"labels of {tuple(y.shape)}."
+            f"{owner}: there must be examples and a label for each, found inputs of "
+            f"{tuple(x.shape)} and labels of {tuple(y.shape)}."
         )
     if y.is_complex() or (not y.is_floating_point() and int(y.min()) < 0):
-        found = f"{y.dtype}" + ("" if y.is_complex() else f" from {y.min().item()}")
+        description = f"{y.dtype}" + ("" if y.is_complex() else f" from {y.min().item()}")
         raise SettingError(
-            f"{owner}: labels must be whole numbers from 0, or floats to be met, found {found}."
+            f"{owner}: labels must be whole numbers from 0, or floats to be met, found "
+            f"{description}."
         )
     inputs, targets = like
     if y.shape[1:] != targets.shape[1:] or y.is_floating_point() != targets.is_floating_point():
         raise SettingError(
-            f"{owner}: all labels must be alike, {tuple(targets.shape[1:])} of {targets.dtype}, found "
-            f"{tuple(y.shape[1:])} of {y.dtype}."
+            f"{owner}: all labels must be alike, {tuple(targets.shape[1:])} of {targets.dtype}, "
+            f"found {tuple(y.shape[1:])} of {y.dtype}."
         )
     if x.shape[1:] != inputs.shape[1:] or x.dtype != inputs.dtype:
         raise SettingError(
-            f"{owner}: all inputs must be alike, {tuple(inputs.shape[1:])} of {inputs.dtype}, found "
-            f"{tuple(x.shape[1:])} of {x.dtype}."
+            f"{owner}: all inputs must be alike, {tuple(inputs.shape[1:])} of {inputs.dtype}, "
+            f"found {tuple(x.shape[1:])} of {x.dtype}."
         )
     if x.is_complex() or x.dtype == torch.bool:
         raise SettingError(
-            f"{owner}: inputs must be floats, uint8 or whole numbers, found {x.dtype}. Convert them."
+            f"{owner}: inputs must be floats, uint8 or whole numbers, found {x.dtype}. Convert "
+            "them."
         )
 
 
@@ -282,19 +291,18 @@ def _channels(
 ) -> None:
     if len(mean) != len(std) or len(mean) not in (0, *x.shape[1:2]):
         raise SettingError(
-            f"{owner}: mean and std must have one number for each channel, found {len(mean)} and {len(std)} "
-            f"for inputs of {tuple(x.shape[1:])}."
+            f"{owner}: mean and std must have one number for each channel, found {len(mean)} and "
+            f"{len(std)} for inputs of {tuple(x.shape[1:])}."
         )
 
 
 def _targets(y: Tensor) -> Tensor:
-    """Numbers to be met as they are, classes as whole numbers of 64 bits."""
+    """Floats unchanged, classes as 64-bit integers."""
     return y if y.is_floating_point() else y.long()
 
 
 def _classes(y: Tensor, classes: int | None, owner: str = "tensors") -> int:
-    """How many kinds of labels there are; 0 if they are not kinds. Masks may hold what is to be
-    ignored."""
+    """The number of classes; 0 if labels are not classes. Masks may contain ignored labels."""
     if y.is_floating_point():
         return classes or 0
     if y.dim() > 1:
@@ -303,7 +311,7 @@ def _classes(y: Tensor, classes: int | None, owner: str = "tensors") -> int:
                 f"{owner}: where examples have many labels each, say how many classes: classes=2."
             )
         return classes
-    found = int(y.max()) + 1
-    if classes is not None and found > classes:
-        raise SettingError(f"{owner}: labels must be below classes={classes}, found {found - 1}.")
-    return found if classes is None else classes
+    count = int(y.max()) + 1
+    if classes is not None and count > classes:
+        raise SettingError(f"{owner}: labels must be below classes={classes}, found {count - 1}.")
+    return count if classes is None else classes

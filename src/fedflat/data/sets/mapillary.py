@@ -1,4 +1,4 @@
-"""Mapillary Vistas, dealt out as LADD does it."""
+"""Mapillary Vistas, partitioned as in LADD."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedflat.data.examples import Augment
 from fedflat.data.scenes.augment import ScaleCrop
 from fedflat.data.scenes.classes import MAPILLARY_IDS, Ids, check_classes
 from fedflat.data.scenes.dealing import place_clusters, uniform
-from fedflat.data.scenes.folders import paired
+from fedflat.data.scenes.folders import pair_masks
 from fedflat.data.scenes.scene_set import SceneSet
 from fedflat.data.scenes.scenes import DealtScenes, Scene
 from fedflat.errors import DataError, choice
@@ -21,36 +21,40 @@ from fedflat.files import open_text
 from fedflat.registry.specs import register
 
 SIZES = (16, 100)
-"""Scenes of a client."""
+"""Scenes per client."""
 ON_AVERAGE = 18_000 / 357
-"""Scenes of a client in LADD, which has 357 for all training scenes."""
+"""Mean scenes per client in LADD, which has 357 clients for all training scenes."""
 WHERE = "places.csv"
-"""The file with the place of each training image, which Mapillary tells through its interface, not
-in the archive."""
+"""The file with the place of each training image.
+
+Mapillary publishes places through its API, not in the archive.
+"""
 ANYWHERE = "anywhere"
-"""The domain of images whose continent is not told."""
+"""The domain of images whose continent is unknown."""
 
 
 @dataclass(frozen=True, repr=False)
 class Mapillary(SceneSet):
-    """Streets of six continents (Neuhold et al., ICCV 2017), with the classes of Cityscapes;
-    clients by place.
+    """Streets of six continents (Neuhold et al., ICCV 2017), with the classes of Cityscapes.
 
     split
-        ``"places"``: neighbours by k-means on latitude and longitude in each continent, 16 to 100 scenes a client,
-        357 in all. It needs a file places.csv in the folder, with the columns name, latitude, longitude,
-        continent. ``"uniform"``: shuffled, with as many scenes each.
+        ``"places"``: neighbours by k-means on latitude and longitude within each continent, 16 to
+        100 scenes per client, 357 clients. It needs a file places.csv in the folder, with the
+        columns name, latitude, longitude, continent. ``"uniform"``: shuffled, with the same sizes.
     classes
-        Which classes are learnt: ``"cityscapes"`` (19), ``"idda"`` (16) or ``"crosscity"`` (13).
+        The learnt classes: ``"cityscapes"`` (19), ``"idda"`` (16) or ``"crosscity"`` (13).
 
-    Images have many shapes: they are scaled to the width, and cut or filled up to the height. Both
-    ways the masks of version 1.2 are published are read. The other arguments are those of all sets
-    of scenes: size, crop, augment, seed, max_pixels.
+    Images have many shapes: they are scaled to the width, and cropped or padded to the height. Both
+    published formats of the masks of version 1.2 are read. The other arguments are those of all
+    scene sets: size, crop, augment, seed, max_pixels.
     """
 
     folders = ("mapillary", "mapillary-vistas", "Mapillary")
     needed = ("training/images", "validation/images")
-    by_hand = "Ask for it at https://www.mapillary.com/dataset/vistas and unpack it into a folder mapillary."
+    by_hand = (
+        "Ask for it at https://www.mapillary.com/dataset/vistas and unpack it into a folder "
+        "mapillary."
+    )
     published = (768, 1024)
     keeps_shape = True
     facets = ("continent",)
@@ -68,11 +72,11 @@ class Mapillary(SceneSet):
         return self.classes
 
     def ids(self) -> Ids:
-        """See `SceneSet.ids`: the places in the masks' palette."""
+        """See `SceneSet.ids`: the indices in the masks' palette."""
         return Ids.of(MAPILLARY_IDS, range(66), self.classes, palette=True)
 
     def views(self, height: int, width: int) -> Augment:
-        """See `SceneSet.views`: crops, not scaled."""
+        """See `SceneSet.views`: crops without scaling."""
         return ScaleCrop(height, width, 1.0, 1.0)
 
     def open(self, seed: int) -> DealtScenes:
@@ -101,7 +105,7 @@ class Mapillary(SceneSet):
         def mask(image: Path) -> Path:
             return masks / f"{image.stem}.png"
 
-        return paired(self.name, folder / part / "images", ".jpg", mask, ANYWHERE, self.by_hand)
+        return pair_masks(self.name, folder / part / "images", ".jpg", mask, ANYWHERE, self.by_hand)
 
 
 def _places(owner: str, path: Path, scenes: Sequence[Scene]) -> list[tuple[float, float, str]]:
@@ -111,17 +115,19 @@ def _places(owner: str, path: Path, scenes: Sequence[Scene]) -> list[tuple[float
             rows = {row["name"]: _place(row) for row in csv.DictReader(file)}
     except FileNotFoundError:
         raise DataError(
-            f"{owner}: clients by place need {path}, with the columns name, latitude, longitude, continent. Mapillary "
-            'tells the place of an image through its interface; or say split="uniform".'
+            f"{owner}: clients by place need {path}, with the columns name, latitude, longitude, "
+            "continent. Get the places from Mapillary's API, or use split='uniform'."
         ) from None
     except (KeyError, TypeError, ValueError, OSError, csv.Error) as error:
         raise DataError(
-            f"{path} must have the columns name, latitude, longitude and continent, with numbers of degrees: {error}."
+            f"{path} must have the columns name, latitude, longitude and continent, with numbers "
+            f"of degrees: {error}."
         ) from None
     missing = [scene.image.stem for scene in scenes if scene.image.stem not in rows]
     if missing:
         raise DataError(
-            f"{path} has no place for {len(missing)} of {len(scenes)} training images; the first is {missing[0]}."
+            f"{path} has no place for {len(missing)} of {len(scenes)} training images; the first "
+            f"is {missing[0]}."
         )
     return [rows[scene.image.stem] for scene in scenes]
 

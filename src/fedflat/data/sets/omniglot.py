@@ -1,8 +1,8 @@
-"""Omniglot's two small sets, one client for each drawer (Lake et al., Science 2015).
+"""Omniglot's two small sets, one client per drawer (Lake et al., Science 2015).
 
-``images.png`` has an image of 28x28 pixels in each of its rows, grey, ink 255; ``index.csv`` names
-for each row the alphabet, the character, the drawer, the label and the client. Drawers are people
-only within an alphabet.
+``images.png`` has an image of 28x28 pixels in each of its rows, grey, ink 255. ``index.csv`` has
+for each row the alphabet, the character, the drawer, the label and the client. Drawers are numbered
+within an alphabet.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from fedflat.registry.specs import register
 
 PIXELS = 28 * 28
 TRAINING = 15
-"""Drawers of each alphabet who train; the others are for testing."""
+"""Drawers of each alphabet for training; the others are for testing."""
 MOST_ROWS = 40_000
-"""More than all of Omniglot."""
+"""More than the rows of all of Omniglot."""
 
 
 @dataclass(frozen=True, repr=False)
 class Omniglot(NaturalSet):
-    """4,840 handwritten characters of 28x28 pixels, 242 of 8 alphabets; a client is a person who
-    drew one alphabet.
+    """4,840 handwritten characters of 28x28 pixels, 242 classes; a client drew one alphabet.
 
     clients
-        So many drawers are drawn, of the 120 who train: 15 for each alphabet. The other five are for testing, so
-        that the model is tested on hands it has never seen. Each drew every character of an alphabet once.
+        The number of drawers, selected from the 120 for training: 15 for each of 8 alphabets. The
+        other five of each are for testing. Each drew every character of an alphabet once.
     """
 
     layout = FileLayout(("omniglot_small", "omniglot"), ("images.png", "index.csv"))
     whose = "drawers"
     by_hand = (
-        "images.png has a row of 784 grey pixels for each image, index.csv the columns row, alphabet, character, "
-        "drawer, label, client, made from images_background_small1 and _small2 of github.com/brendenlake/omniglot."
+        "images.png has a row of 784 grey pixels for each image, index.csv the columns row, "
+        "alphabet, character, drawer, label, client, made from images_background_small1 and "
+        "_small2 of github.com/brendenlake/omniglot."
     )
 
     clients: int = 120
@@ -56,15 +56,16 @@ class Omniglot(NaturalSet):
         images = _image_rows(files[0])
         if len(images) != len(labels):
             raise DataError(
-                f"{files[0]} has {len(images)} images, and {files[1].name} has {len(labels)} rows. They do not belong "
-                "together."
+                f"{files[0]} has {len(images)} images, and {files[1].name} has {len(labels)} "
+                "rows. They do not belong together."
             )
         order = np.argsort(drawers > TRAINING, kind="stable")
         users = np.where(drawers > TRAINING, -1, owners)[order]
         train = int((drawers <= TRAINING).sum())
         if not 0 < train < len(labels):
             raise DataError(
-                f"{files[1]} must have drawers up to {TRAINING}, who train, and others. Is it whole?"
+                f"{files[1]} must have drawers up to {TRAINING}, who train, and others. Is it "
+                "whole?"
             )
         x, y = torch.from_numpy(images[order]).view(-1, 1, 28, 28), torch.from_numpy(labels[order])
         return RawSet(x, y, train, int(labels.max()) + 1, users=torch.from_numpy(users))
@@ -96,9 +97,9 @@ def _index(path: Path) -> tuple[Index, Index, Index]:
 def _image_rows(path: Path) -> Bytes:
     with opened(path) as image:
         if image.width != PIXELS or image.height > MOST_ROWS:
-            found = f"{image.width}x{image.height}"
+            size = f"{image.width}x{image.height}"
             raise DataError(
-                f"{path} must be {PIXELS} pixels wide and at most {MOST_ROWS} high, found {found}."
+                f"{path} must be {PIXELS} pixels wide and at most {MOST_ROWS} high, found {size}."
             )
         return np.array(image.convert("L"))
 

@@ -1,10 +1,9 @@
-"""A public set for the server, taken out of the test set: so many test examples of each class.
+"""A public set for the server, taken from the test set: some test examples of each class.
 
     --on "without_public_part(cifar10(lda(0)))" --server-data "public_part(cifar10())"
 
 ``public_part`` has these examples, ``without_public_part`` the same data set without them in its
-test set. Which ones they are hangs on the seed and on the test set alone, not on how the training
-examples are dealt out.
+test set. The selection depends on the seed and the test set only, not on the partition.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from fedflat.registry.specs import name_of, register
 
 @dataclass(frozen=True, repr=False)
 class Parted(DerivedSet):
-    """A data set, parted into what is public and the rest."""
+    """A data set whose test set is split into a public part and the rest."""
 
     per_class: int = 10
 
@@ -34,10 +33,11 @@ class Parted(DerivedSet):
         number(name_of(type(self)), "per_class", self.per_class, low=1, whole=True)
 
     def parted(self, test: ClientData, seed: int) -> tuple[Tensor, Tensor]:
-        """The places in the test set that are public, and the others, each in their order."""
+        """The positions in the test set that are public, and the others, each sorted."""
         if not test.examples.labelled:
             raise SettingError(
-                f"{self}: so many examples of each class are taken, and these have no class each."
+                f"{self}: it takes examples of each class, and these examples do not have one "
+                "class each. Use data of classes."
             )
         labels = test.labels.cpu()
         order = torch.randperm(len(labels), generator=torch_generator(seed, "public"))
@@ -46,8 +46,8 @@ class Parted(DerivedSet):
             chosen[order[labels[order] == label][: self.per_class]] = True
         if bool(chosen.all()):
             raise SettingError(
-                f"{self}: the test set has {len(labels)} examples, and with {self.per_class} of each class nothing of "
-                "it is left to test on. Lower per_class."
+                f"{self}: the test set has {len(labels)} examples, and with {self.per_class} of "
+                "each class nothing of it is left to test on. Lower per_class."
             )
         return chosen.nonzero()[:, 0], (~chosen).nonzero()[:, 0]
 
@@ -55,19 +55,19 @@ class Parted(DerivedSet):
 @register("data set", "public_part")
 @dataclass(frozen=True, repr=False)
 class PublicPart(Parted):
-    """So many test examples of each class of a data set, to train on: data for a server."""
+    """Some test examples of each class of a data set as training data for a server."""
 
     def open(self, seed: int) -> Federation:
-        """One client that has them; the rest is the test set."""
+        """One client with these examples; the rest is the test set."""
         test = self.on.open(seed).test
-        taken, left = (_some(test, places) for places in self.parted(test, seed))
-        return PartitionedFederation(test.examples, left, [taken.index])
+        public, rest = (_some(test, places) for places in self.parted(test, seed))
+        return PartitionedFederation(test.examples, rest, [public.index])
 
 
 @register("data set", "without_public_part")
 @dataclass(frozen=True, repr=False)
 class WithoutPublicPart(Parted):
-    """A data set without those of its test examples that ``public_part`` takes out of it."""
+    """A data set without the test examples that ``public_part`` has."""
 
     def open(self, seed: int) -> Federation:
         """The same clients, with a smaller test set."""

@@ -1,11 +1,10 @@
-"""Sayings nobody ever said, from a small grammar, in the dialect of whoever says them: texts for
-the next letter.
+"""Synthetic sayings from a small grammar in dialects: texts for next-character prediction.
 
     the old miller counts three grey geese by the river.
     da old milla counts dree grey geeze by da rriva.
 
-A dialect changes how words are spelt; a speaker of it has words he likes. So clients differ in two
-ways, and both are drawn from the seed when a client is asked for.
+A dialect changes the spelling of words; a client prefers some words. So clients differ in two ways.
+Both are drawn from the seed when a client is needed.
 """
 
 from __future__ import annotations
@@ -22,22 +21,28 @@ from fedflat.errors import LARGEST_SEED, MOST_AT_ONCE, number
 from fedflat.registry.specs import register
 
 LETTERS = "\n abcdefghijklmnopqrstuvwxyz.,'"
-"""All there are; the first stands at both ends of a saying, and where a shorter one is filled
-up."""
+"""The characters. The first marks both ends of a saying and pads shorter ones."""
 IGNORED = -1
-"""The target where nothing comes next."""
+"""The target where no character follows."""
 TESTED, TEST = 100, 300
-"""The most clients whose sayings are in the test set, and how many there are, at least."""
+"""Most clients with sayings in the test set, and the least number of sayings."""
 
 WORDS = {
-    "who": "miller weaver baker shepherd fisher widow king beggar cook singer thief crow hare fox ghost".split(),
+    "who": (
+        "miller weaver baker shepherd fisher widow king beggar cook singer thief crow hare fox "
+        "ghost"
+    ).split(),
     "how": "old young grey quiet hungry clever lucky tired foolish little good wise".split(),
-    "does": "counts steals sells hides follows loses finds washes forgets paints feeds chases".split(),
+    "does": (
+        "counts steals sells hides follows loses finds washes forgets paints feeds chases"
+    ).split(),
     "many": "no two three seven many few other enough".split(),
-    "what": "geese apples roofs spoons stones songs shadows candles letters boots onions clocks".split(),
-    "where": "by the river,in the rain,under the bridge,after supper,before winter,without shoes".split(
-        ","
-    ),
+    "what": (
+        "geese apples roofs spoons stones songs shadows candles letters boots onions clocks"
+    ).split(),
+    "where": (
+        "by the river,in the rain,under the bridge,after supper,before winter,without shoes"
+    ).split(","),
     "moral": "who hurries is late,rain falls on both,an egg is no hen,the moon does not mind".split(
         ","
     ),
@@ -68,28 +73,27 @@ CHANGES = (
     ("l", "w"),
 )
 CHANGED = 4
-"""How many changes make a dialect; the first has none."""
+"""The number of changes per dialect; the first dialect has none."""
 
 
 @dataclass(frozen=True, repr=False)
 class Sayings(DataSpec):
-    """Made-up sayings in dialects, letter by letter, drawn from the seed: texts of unequal length,
-    for the next letter.
+    """Synthetic sayings in dialects for next-character prediction, drawn from the seed.
 
     clients
-        The number of clients, K: each speaks one dialect.
+        The number of clients, K; each has one dialect.
     examples
-        Sayings of each client.
+        Sayings per client.
     dialects
-        How many there are, dealt out evenly. The first is spelt as in a book.
+        The number of dialects, divided evenly. The first has standard spelling.
     alpha
-        How evenly a client uses its words: large is evenly, near 0 is a few words only.
+        How evenly a client uses its words: large is even, near 0 is a few words only.
     length
-        Letters of a saying at most; the rest is cut off.
+        Most characters of a saying; the rest is cut off.
     seed
-        Decides everything. ``None``: the seed of the run does.
+        Seed of everything. ``None``: the seed of the run.
 
-    The test set has new sayings of up to 100 clients, taken evenly.
+    The test set has new sayings of up to 100 clients, evenly spaced.
 
     >>> fed = sayings(clients=5).open(seed=0)
     >>> fed.data(0).examples.shape, fed.classes
@@ -126,29 +130,29 @@ class Sayings(DataSpec):
 
 
 class SayingsMaker:
-    """Lets a client speak."""
+    """Makes the sayings of a client."""
 
     def __init__(self, spec: Sayings, seed: int) -> None:
         self.spec, self.seed = spec, seed
 
     def __call__(self, client: int) -> Examples:
-        """What ``client`` trains on."""
-        return encoded(self.speak(client, self.spec.examples, 0), self.spec.length)
+        """The training examples of ``client``."""
+        return encode(self.speak(client, self.spec.examples, 0), self.spec.length)
 
     def test(self) -> ClientData:
-        """New sayings of clients taken evenly from all of them."""
+        """New sayings of clients that are evenly spaced."""
         count = min(self.spec.clients, TESTED)
         each = -(-TEST // count)
-        said = [
+        texts = [
             text
             for place in range(count)
             for text in self.speak(place * self.spec.clients // count, each, 1)
         ]
-        examples = encoded(said, self.spec.length)
+        examples = encode(texts, self.spec.length)
         return ClientData(examples, torch.arange(len(examples)))
 
     def speak(self, client: int, count: int, occasion: int) -> list[str]:
-        """So many sayings of a client; on another occasion it says others."""
+        """``count`` sayings of a client; another ``occasion`` gives others."""
         taste, rng = (
             numpy_generator(self.seed, "sayings/client", client, which)
             for which in (0, 1 + occasion)
@@ -158,7 +162,7 @@ class SayingsMaker:
         return [_spelt(_saying(rng, liked), changes) for _ in range(count)]
 
     def dialect(self, which: int) -> list[tuple[str, str]]:
-        """How a dialect changes words, in order."""
+        """The changes of spelling of a dialect, in order."""
         rng = numpy_generator(self.seed, "sayings/dialect", which)
         return [
             CHANGES[place] for place in rng.permutation(len(CHANGES))[: CHANGED if which else 0]
@@ -168,23 +172,23 @@ class SayingsMaker:
 def _shares(
     rng: np.random.Generator, alpha: float, count: int
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    drawn = rng.standard_gamma(alpha, count) + 1e-12
-    return np.asarray(drawn / drawn.sum()).reshape(count)
+    weights = rng.standard_gamma(alpha, count) + 1e-12
+    return np.asarray(weights / weights.sum()).reshape(count)
 
 
 def _saying(
     rng: np.random.Generator, liked: dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]
 ) -> str:
-    said = []
+    words = []
     for word in SHAPES[rng.integers(len(SHAPES))].split():
         kind = word.rstrip(".,")
         if kind in WORDS:
-            said.append(
+            words.append(
                 WORDS[kind][rng.choice(len(WORDS[kind]), p=liked[kind])] + word[len(kind) :]
             )
         else:
-            said.append(word)
-    return " ".join(said)
+            words.append(word)
+    return " ".join(words)
 
 
 def _spelt(text: str, changes: list[tuple[str, str]]) -> str:
@@ -193,10 +197,10 @@ def _spelt(text: str, changes: list[tuple[str, str]]) -> str:
     return text
 
 
-def encoded(texts: list[str], length: int) -> Examples:
-    """Texts as numbers of letters, and the letter that comes next at each place.
+def encode(texts: list[str], length: int) -> Examples:
+    """Texts as indices of characters, and the next character at each position.
 
-    >>> both = encoded(["ab"], 4)
+    >>> both = encode(["ab"], 4)
     >>> both.batch(torch.tensor([0]), torch.float32)
     Batch(inputs=tensor([[0, 2, 3, 0]]), targets=tensor([[ 2,  3,  0, -1]]))
     """
@@ -206,8 +210,8 @@ def encoded(texts: list[str], length: int) -> Examples:
         np.full((len(texts), length), IGNORED, np.int64),
     )
     for row, text in enumerate(texts):
-        said = [0, *(place[letter] for letter in text), 0][: length + 1]
-        x[row, : len(said) - 1], y[row, : len(said) - 1] = said[:-1], said[1:]
+        indices = [0, *(place[letter] for letter in text), 0][: length + 1]
+        x[row, : len(indices) - 1], y[row, : len(indices) - 1] = indices[:-1], indices[1:]
     return Examples(torch.from_numpy(x), torch.from_numpy(y), len(LETTERS))
 
 

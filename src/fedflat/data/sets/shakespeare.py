@@ -1,9 +1,8 @@
-"""Shakespeare's plays, one client for each role (McMahan et al., AISTATS 2017): which letter comes
-next?
+"""Shakespeare's plays, one client per role (McMahan et al., AISTATS 2017).
 
-The file has one speech a line, in the order of the plays: ``{"play": ..., "speaker": ..., "text":
-...}``. Any edition will do; published numbers are of editions and windows of their own, so none of
-them can be met with this one exactly.
+The task is the next character. The file has one speech per line, in the order of the plays:
+``{"play": ..., "speaker": ..., "text": ...}``. Any edition works. Published results use their own
+editions and windows, so they cannot be reproduced exactly.
 """
 
 from __future__ import annotations
@@ -28,40 +27,40 @@ from fedflat.files import Damaged, open_bytes, parse_json
 from fedflat.registry.specs import register
 
 LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
-"""The 80 of LEAF. Another is read as a blank."""
+"""The 80 characters of LEAF. Others are read as a space."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 TRAIN = 0.8
-"""Of each role's text; the rest, which comes later, is for testing."""
+"""Share of each role's text for training; the rest, which comes later, is for testing."""
 
 
 @dataclass(frozen=True, repr=False)
 class Shakespeare(NaturalSet):
-    """Windows of letters from Shakespeare's plays, and which letter comes next; a client is a role
-    in a play.
+    """Windows of characters from Shakespeare's plays with the next one; a client is a role.
 
     clients
-        So many roles are drawn from those with enough text.
+        The number of roles, selected at random from those with enough text.
     length
-        Letters that go in.
+        Characters of a window.
     target
-        ``"next"``: the one letter after them. ``"sequence"``: the same window one letter later.
+        ``"next"``: the one character after it. ``"sequence"``: the same window one character later.
     at_least
-        Letters that a role must have.
+        Least characters of a role.
     stride
-        Letters from the beginning of one window to that of the next.
+        Characters from the start of one window to the start of the next.
     most
-        Windows of a role to train on, spread evenly over its text, and a quarter as many to test on; None: all.
+        Most training windows of a role, spread evenly over its text, and a quarter as many test
+        windows; None: all.
 
-    The first 80 % of each role's text are for training, the rest for testing; no window lies in
-    both.
+    The first 80 % of each role's text are for training, the rest for testing; no window is in both.
     """
 
     usual_task = "next_character()"
     layout = FileLayout(("shakespeare",), ("plays.jsonl",), compressed=True)
     whose = "roles with enough text"
     by_hand = (
-        'Its file plays.jsonl (or plays.jsonl.gz) has a line {"play": ..., "speaker": ..., "text": ...} for each '
-        "speech, for instance from the public domain edition at github.com/TheMITTech/shakespeare."
+        'Its file plays.jsonl (or plays.jsonl.gz) has a line {"play": ..., "speaker": ..., '
+        '"text": ...} for each speech, for instance from the public domain edition at '
+        "github.com/TheMITTech/shakespeare."
     )
 
     length: int = 80
@@ -81,20 +80,22 @@ class Shakespeare(NaturalSet):
 
     @property
     def usual_model(self) -> str:  # type: ignore[override]
-        """One that guesses what `target` asks for."""
+        """The default model for `target`."""
         return "char_lstm()" if self.target == "sequence" else "char_lstm(every=False)"
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> RawSet:
-        """All letters of the file, a role's together, and whose they are."""
+        """All characters of the file, sorted by role, and the role of each."""
         texts: dict[tuple[str, str], list[str]] = {}
         for speaker, text in _speeches(files[0]):
             texts.setdefault(speaker, []).append(text)
         if not texts:
             raise DataError(f"{files[0]} has no speech. Is it the right file?")
-        said = ["\n".join(speeches) for speeches in texts.values()]
-        letters = torch.from_numpy(numbers("".join(said)))
-        roles = torch.repeat_interleave(torch.arange(len(said)), torch.tensor(list(map(len, said))))
+        role_texts = ["\n".join(speeches) for speeches in texts.values()]
+        letters = torch.from_numpy(numbers("".join(role_texts)))
+        roles = torch.repeat_interleave(
+            torch.arange(len(role_texts)), torch.tensor(list(map(len, role_texts)))
+        )
         return RawSet(letters, letters, len(letters), len(LETTERS), users=roles)
 
     def owners(self) -> Index:
@@ -120,15 +121,17 @@ class Shakespeare(NaturalSet):
         return RawSet(inputs, targets.contiguous(), sum(map(len, train)), raw.classes, users=users)
 
     def _windows(self, text: Tensor, most: int | None) -> Tensor:
-        """Windows of one letter more than go in."""
-        found = text.unfold(0, self.length + 1, self.stride)
-        if most is None or len(found) <= most:
-            return found
-        return found[torch.linspace(0, len(found) - 1, most, dtype=torch.float64).round().long()]
+        """Windows of ``length + 1`` characters."""
+        windows = text.unfold(0, self.length + 1, self.stride)
+        if most is None or len(windows) <= most:
+            return windows
+        return windows[
+            torch.linspace(0, len(windows) - 1, most, dtype=torch.float64).round().long()
+        ]
 
 
 def numbers(text: str) -> Index:
-    """The number of each letter.
+    """The index of each character.
 
     >>> numbers("Ay!").tolist(), numbers("$ é").tolist()
     ([25, 77, 2], [1, 1, 1])
@@ -136,13 +139,13 @@ def numbers(text: str) -> Index:
     codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     table = np.full(128, LETTERS.index(" "))
     table[[ord(letter) for letter in LETTERS]] = np.arange(len(LETTERS))
-    found: Index = table[np.where(codes < len(table), codes, ord(" "))]
-    return found
+    indices: Index = table[np.where(codes < len(table), codes, ord(" "))]
+    return indices
 
 
 def _speeches(path: Path) -> list[tuple[tuple[str, str], str]]:
     """For each speech its play and speaker, and the text."""
-    found = []
+    speeches = []
     try:
         with open_bytes(path) as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:
             for line in file:
@@ -154,14 +157,15 @@ def _speeches(path: Path) -> list[tuple[tuple[str, str], str]]:
                     raise ValueError(
                         "the text has a lone surrogate, which is half of a letter of UTF-16"
                     )
-                found.append(((play, speaker), text))
+                speeches.append(((play, speaker), text))
     except (EOFError, zlib.error, OSError) as error:
         raise DataError(f"{path} is damaged or was cut off: {error}. Get it again.") from None
     except (ValueError, KeyError, TypeError, Damaged) as error:
         raise DataError(
-            f'{path}: line {len(found) + 1} must be {{"play": ..., "speaker": ..., "text": ...}}: {error!r}.'
+            f'{path}: line {len(speeches) + 1} must be {{"play": ..., "speaker": ..., '
+            f'"text": ...}}: {error!r}.'
         ) from None
-    return found
+    return speeches
 
 
 shakespeare = register("data set", "shakespeare")(Shakespeare)

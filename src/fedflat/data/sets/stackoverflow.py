@@ -1,11 +1,10 @@
-"""Stack Overflow's questions and answers, one client for each of 342,477 people: which word comes
-next?
+"""Stack Overflow's questions and answers for next-word prediction, one client per person.
 
-The files are those of TensorFlow Federated: ``stackoverflow.sqlite`` (its
+There are 342,477 people. The files are those of TensorFlow Federated: ``stackoverflow.sqlite`` (its
 ``stackoverflow.sqlite.lzma``, unpacked) with the tables ``examples(split_name, client_id,
 serialized_example_proto)`` and ``client_metadata(client_id, split_name, num_examples)``, and
-``stackoverflow.word_count`` with a word and a number a line, the most frequent first. Nobody's
-sentences are read before they are asked for.
+``stackoverflow.word_count`` with a word and a number per line, the most frequent first. Sentences
+are read when a client is needed.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from fedflat.data.federation import OnDemand
 from fedflat.data.files.paths import FileLayout, locate
 from fedflat.data.files.tf_example import text_of
 from fedflat.data.named_set import FileSet
-from fedflat.data.natural_set import drawn
+from fedflat.data.natural_set import select_owners
 from fedflat.data.partitions.by_user import ByUser
 from fedflat.data.partitions.partition import Partition
 from fedflat.data.raw import RawSet
@@ -37,37 +36,39 @@ from fedflat.registry.specs import register
 
 EVERY = 100_000
 INSTRUCTIONS = 20
-"""Instructions of SQLite for each byte of the file: finding and sorting a row takes about 30, and
-no row has fewer than ten bytes."""
+"""Limit of SQLite's instructions per byte of the file.
+
+Finding and sorting a row takes about 30, and no row has fewer than ten bytes.
+"""
 LONGEST_VALUE = 2**26
-"""Bytes of the longest value."""
+"""Most bytes of a value."""
 SPECIAL = 4
-"""Numbers that are no words: 0 fills up, and after the words come an unknown word, the beginning
-and the end."""
+"""Indices that are not words: 0 for padding, and after the words an unknown word, the start and the
+end."""
 
 
 @dataclass(frozen=True, repr=False)
 class StackOverflow(FileSet):
-    """Sentences from Stack Overflow, each word and the one that comes next; a client is a person.
+    """Sentences from Stack Overflow, with the next word at each position; a client is a person.
 
     clients
-        So many people are drawn.
+        The number of people, selected at random.
     vocabulary
-        The most frequent words that are known; four numbers more are for what is no word or unknown.
+        The number of most frequent words that are known; four more indices are special.
     length
-        Words that go in: longer sentences are cut, shorter ones filled up with 0, which is no target
+        Words of a sentence: longer ones are cut, shorter ones padded with 0, which is no target
         (``next_character(ignore=0)``).
     most
-        Sentences of a person, the first ones; None: all.
+        Most sentences of a person, from the first; None: all.
     tests
-        At least so many sentences to test on, of people drawn from the set's own test part.
+        Least number of test sentences, of random people from the set's own test part.
     """
 
     usual_task = "next_character(ignore=0)"
     layout = FileLayout(("stackoverflow",), ("stackoverflow.sqlite", "stackoverflow.word_count"))
     by_hand = (
-        "They are stackoverflow.sqlite.lzma and stackoverflow.word_count.tar.bz2 of TensorFlow Federated "
-        "(storage.googleapis.com/tff-datasets-public), both unpacked."
+        "They are stackoverflow.sqlite.lzma and stackoverflow.word_count.tar.bz2 of TensorFlow "
+        "Federated (storage.googleapis.com/tff-datasets-public), both unpacked."
     )
 
     partition: Partition = ByUser()
@@ -81,7 +82,8 @@ class StackOverflow(FileSet):
         super().__post_init__()
         if not isinstance(self.partition, ByUser) or self.split is not None:
             raise SettingError(
-                "stackoverflow: clients are people with all they wrote. Leave partition and split out."
+                "stackoverflow: clients are people with all they wrote. Leave partition and split "
+                "out."
             )
         number("stackoverflow", "vocabulary", self.vocabulary, low=1, high=MOST_AT_ONCE, whole=True)
         number("stackoverflow", "length", self.length, low=1, high=10_000, whole=True)
@@ -91,7 +93,7 @@ class StackOverflow(FileSet):
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> RawSet:
-        """Refused: it does not fit into memory."""
+        """Always an error: it does not fit into memory."""
         raise DataError("stackoverflow is read person by person, never as a whole.")
 
     def open(self, seed: int) -> OnDemand:
@@ -100,14 +102,16 @@ class StackOverflow(FileSet):
         base, counts = locate("stackoverflow", self.layout)
         words = vocabulary(counts, self.vocabulary, counts.stat().st_mtime_ns)
         people = _people(base, "train")
-        chosen = drawn("stackoverflow", "people", np.arange(len(people)), self.clients, seed)
+        chosen = select_owners(
+            "stackoverflow", "people", np.arange(len(people)), self.clients, seed
+        )
         maker = Person(
             base, words, self.length, self.most, "train", tuple(people[k][0] for k in chosen)
         )
         return OnDemand(self.clients, maker, self._test(maker, seed))
 
     def _test(self, maker: Person, seed: int) -> ClientData:
-        """Sentences of people drawn one after the other, until there are enough."""
+        """Sentences of random people, until there are enough."""
         people = _people(maker.base, "test")
         names, count = [], 0
         for place in numpy_generator(seed, "test people").permutation(len(people)):
@@ -118,11 +122,11 @@ class StackOverflow(FileSet):
                 break
         if not names:
             raise DataError(f"{maker.base} has nobody in its part 'test'. Is it whole?")
-        asked = Person(maker.base, maker.words, maker.length, None, "test", tuple(names))
-        sets = [asked(k) for k in range(len(names))]
+        make = Person(maker.base, maker.words, maker.length, None, "test", tuple(names))
+        sets = [make(k) for k in range(len(names))]
         inputs, targets = (
-            torch.cat([one.inputs for one in sets]),
-            torch.cat([one.targets for one in sets]),
+            torch.cat([part.inputs for part in sets]),
+            torch.cat([part.targets for part in sets]),
         )
         examples = Examples(inputs, targets, sets[0].classes)
         return ClientData(examples, torch.arange(len(examples)))
@@ -140,7 +144,7 @@ class Person:
     names: tuple[str, ...]
 
     def __call__(self, client: int) -> Examples:
-        """Its sentences as numbers, and the same one word later."""
+        """Its sentences as indices, and the same one word later."""
         where = "WHERE split_name = ? AND client_id = ? ORDER BY rowid LIMIT ?"
         query = f"SELECT serialized_example_proto FROM examples {where}"
         limit = -1 if self.most is None else self.most
@@ -157,12 +161,12 @@ class Person:
         return Examples(numbers[:, :-1], numbers[:, 1:], len(self.words) + SPECIAL)
 
     def numbers(self, sentence: list[str]) -> list[int]:
-        """The beginning, the words, the end if it fits, and zeros."""
+        """The start, the words, the end if it fits, and zeros."""
         unknown = len(self.words) + 1
-        found = [unknown + 1, *(self.words.get(word, unknown) for word in sentence), unknown + 2][
+        indices = [unknown + 1, *(self.words.get(word, unknown) for word in sentence), unknown + 2][
             : self.length + 1
         ]
-        return found + [0] * (self.length + 1 - len(found))
+        return indices + [0] * (self.length + 1 - len(indices))
 
 
 @lru_cache(maxsize=2)
@@ -179,34 +183,38 @@ def vocabulary(path: Path, count: int, written: int) -> dict[str, int]:
     except (OSError, ValueError) as error:
         raise DataError(f"{path} must have a word and a number on each line: {error}.") from None
     raise DataError(
-        f"{path} must have {count} words, found {len(words)}. Say vocabulary={len(words)}."
+        f"{path} must have {count} words, found {len(words)}. Set vocabulary={len(words)}."
     )
 
 
 def _people(base: Path, part: str) -> list[tuple[str, int]]:
-    """Everybody in a part of the set, by name, with how many sentences they have."""
-    query = "SELECT client_id, num_examples FROM client_metadata WHERE split_name = ? ORDER BY client_id"
+    """All people in a part of the set, by name, with their numbers of sentences."""
+    query = (
+        "SELECT client_id, num_examples FROM client_metadata WHERE split_name = ? ORDER BY "
+        "client_id"
+    )
     with _base(base) as connection:
-        found = connection.execute(query, (part,)).fetchall()
-    for name, sentences in found:
+        rows = connection.execute(query, (part,)).fetchall()
+    for name, sentences in rows:
         if not isinstance(name, str) or not isinstance(sentences, int) or sentences < 0:
             raise DataError(
-                f"{base}: client_metadata must have a text as client_id and a whole number of at least 0 as "
-                f"num_examples, found {shown(name)} and {shown(sentences)}. Get it again."
+                f"{base}: client_metadata must have a text as client_id and a whole number of at "
+                f"least 0 as num_examples, found {shown(name)} and {shown(sentences)}. Get it "
+                "again."
             )
-    return found
+    return rows
 
 
 @contextmanager
 def _base(path: Path) -> Iterator[sqlite3.Connection]:
-    """The data base, to be read only; its two tables must be tables, and a query must end."""
+    """The database, read-only. Its two tables must be plain tables, and queries are limited."""
     try:
         with closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         ) as connection:
             connection.execute(
                 "PRAGMA trusted_schema = OFF"
-            )  # no functions with side effects in what others wrote
+            )  # no functions with side effects in untrusted schemas
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
             connection.set_progress_handler(_limit(path), EVERY)
             for name in ("examples", "client_metadata"):
@@ -219,7 +227,7 @@ def _base(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _refuse_view(connection: sqlite3.Connection, name: str) -> None:
-    """Refuse what is called a table and is computed by a query or a module when it is read."""
+    """Refuse a view or virtual table in place of a table."""
     kinds = connection.execute(
         "SELECT type, sql FROM sqlite_schema WHERE lower(name) = ?", (name,)
     ).fetchall()
@@ -231,8 +239,7 @@ def _refuse_view(connection: sqlite3.Connection, name: str) -> None:
 
 
 def _limit(path: Path) -> Callable[[], bool]:
-    """Called every `EVERY` instructions of a query: whether it has done more than reading the whole
-    file takes."""
+    """A progress handler: True once a query has done more than reading the whole file takes."""
     left = 2 + INSTRUCTIONS * path.stat().st_size // EVERY
 
     def spent() -> bool:

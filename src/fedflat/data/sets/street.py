@@ -1,7 +1,7 @@
-"""Driving scenes of our own, drawn from a seed when they are asked for: no file, no download.
+"""Synthetic driving scenes, rendered from a seed when needed: no file, no download.
 
-Each client is a vehicle: it drives through one town, in one weather, with one camera. The world is
-in `fedflat.data.street`; masks, positions and headings are exact.
+Each client is a vehicle that drives through one town, in one weather, with one camera. The renderer
+is `fedflat.data.street`; masks, positions and headings are exact.
 """
 
 from __future__ import annotations
@@ -28,63 +28,61 @@ from fedflat.errors import LARGEST_SEED, MOST_WEIGHTS, SettingError, choice, num
 from fedflat.registry.specs import register
 
 MEAN, STD = (0.45, 0.46, 0.48), (0.25, 0.25, 0.26)
-"""Of the colours, about; the same whatever is said, so that models can be carried from one set to
-another."""
+"""Mean and deviation of the colours, approximately; fixed, so that models can be transferred."""
 LISTS = {"street": CLASSES, "camvid": CAMVID}
 """Names of classes."""
 TO_CAMVID = torch.full((256,), 255, dtype=torch.uint8)
-"""From our classes to CamVid's: trees are what is green there, pedestrians the persons."""
+"""Map from our classes to CamVid's: green becomes tree, person becomes pedestrian."""
 TO_CAMVID[: len(CLASSES)] = torch.tensor(
     [CAMVID.index({"green": "tree", "person": "pedestrian"}.get(name, name)) for name in CLASSES],
     dtype=torch.uint8,
 )
-KEPT = 256 << 20
-"""Bytes of clients' pictures that are kept for their next visit."""
+CACHE_BYTES = 256 << 20
+"""Bytes of clients' images that are cached."""
 FACETS = ("town", "weather", "view")
-"""What is said of a domain."""
+"""The facets of a domain."""
 TEST_FRAMES = 4
-"""Pictures of each vehicle in a test set."""
-TEST_NUMBERS, AGAIN = 1 << 40, 1 << 50
-"""Where the numbers of test journeys begin, and of ways gone again: no client has them."""
+"""Images of each vehicle in a test set."""
+TEST_NUMBERS, REPEATED_NUMBERS = 1 << 40, 1 << 50
+"""First numbers of test journeys and of repeated journeys; no client has them."""
 
 
 @dataclass(frozen=True, repr=False)
 class Street(DataSpec):
-    """Driving scenes with masks, drawn from the seed: towns, weather and cameras as one likes, for
-    segmentation.
+    """Driving scenes with masks for segmentation, rendered from the seed.
 
     towns
-        How many towns there are to drive in; each has its own architecture, streets and trees.
+        The number of towns; each has its own architecture, streets and trees.
     weather
-        Which weather there is: some of sun, clouds, rain, fog, dusk, night and snow, with commas between.
+        Some of sun, clouds, rain, fog, dusk, night and snow, separated by commas.
     view
-        From where one looks: some of car, bus and scooter.
+        The vehicles: some of car, bus and scooter, separated by commas.
     clients
-        The number of clients: each has one town, one weather and one view, dealt out evenly.
+        The number of clients; each has one town, one weather and one view, divided evenly.
     examples
-        Pictures of each client, seven metres apart along its way.
+        Images per client, seven metres apart.
     width, height
-        Of a picture, in pixels.
+        Size of an image in pixels.
     style
-        ``"real"``, as a camera takes it, or ``"game"``, as a game draws it.
+        ``"real"``, like a camera, or ``"game"``, like a game.
     traffic
-        How many cars and people there are, as a share of what is usual.
+        Amount of cars and people, relative to the default.
     targets
-        What comes with a picture: its ``"mask"``, or its ``"place"``, metres east and north, for retrieval. Then a
-        client goes its way twice, so that it has each place twice, and there is a gallery to look places up in.
+        ``"mask"``, or ``"place"``, metres east and north, for retrieval. With places a client
+        drives its route twice, so that it has each place twice, and there is a test set "gallery".
     classes
-        ``"street"``, or ``"camvid"``: the classes of that set, without fences and cyclists, and colours made ready as
-        there, so that a model can be carried over.
+        ``"street"``, or ``"camvid"``: the classes of that set, without fences and cyclists, and its
+        normalization of colours, so that a model can be transferred.
     unseen_towns, unseen_weather, unseen_view
-        What no client has seen, for test sets of their own.
+        Domains that no client has, with their own test sets.
     tests
-        Pictures in each test set.
+        Images per test set.
     seed
-        Decides everything. ``None``: the seed of the run does.
+        Seed of everything. ``None``: the seed of the run.
 
     Masks have nine classes: road, pavement, building, pole, sign, green, sky, person, car; 255 is
-    the own bonnet. The test set is of new ways through the same towns in the same weather;
-    "unseen_towns" and so on are further ones.
+    the vehicle's own bonnet. The test set has new routes through the same towns in the same
+    weather; "unseen_towns" and so on are further test sets.
 
     >>> street(towns=3, weather="rain,sun", clients=12).domain(4)
     (1, 'rain', 'bus')
@@ -117,17 +115,18 @@ class Street(DataSpec):
         number("street", "clients", self.clients, low=1, whole=True)
         for name, low in (("examples", 1), ("tests", 1), ("width", 16), ("height", 8)):
             number("street", name, getattr(self, name), low=low, high=1 << 16, whole=True)
-        drawn = self.width * self.height * max(self.examples, self.tests)
-        number("street", "width times height times examples or tests", drawn, high=MOST_WEIGHTS)
+        numbers = self.width * self.height * max(self.examples, self.tests)
+        number("street", "width times height times examples or tests", numbers, high=MOST_WEIGHTS)
         number("street", "traffic", self.traffic, low=0, high=10)
         choice("street", "style", self.style, FINISHES)
         choice("street", "targets", self.targets, ["mask", "place"])
         choice("street", "classes", self.classes, LISTS)
         for name, known in (("weather", WEATHERS), ("view", VIEWS)):
-            seen, unseen = self.said(name), self.said(f"unseen_{name}")
+            seen, unseen = self.words(name), self.words(f"unseen_{name}")
             if not seen:
                 raise SettingError(
-                    f"street: {name} must name one of {', '.join(known)}, or several, found nothing."
+                    f"street: {name} must name one of {', '.join(known)}, or several, found "
+                    "nothing."
                 )
             for word in (*seen, *unseen):
                 choice("street", name if word in seen else f"unseen_{name}", word, known)
@@ -139,19 +138,21 @@ class Street(DataSpec):
         if self.seed is not None:
             number("street", "seed", self.seed, low=0, high=LARGEST_SEED, whole=True)
 
-    def said(self, name: str) -> tuple[str, ...]:
+    def words(self, name: str) -> tuple[str, ...]:
         """The words of an argument with commas."""
         text = getattr(self, name)
         if not isinstance(text, str):
             raise SettingError(
-                f'street: {name} must be words with commas between, found {text!r}. Say {name}="a,b".'
+                f"street: {name} must be words with commas between, found {text!r}. Write "
+                f'{name}="a,b".'
             )
         return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
     def domain(self, client: int) -> tuple[int, str, str]:
-        """Town, weather and view of a client; the first ``towns * weathers * views`` clients have
-        one of each."""
-        return _mixed(tuple(range(self.towns)), self.said("weather"), self.said("view"), client)
+        """Town, weather and view of a client; all combinations come before the first repetition."""
+        return _combination(
+            tuple(range(self.towns)), self.words("weather"), self.words("view"), client
+        )
 
     def class_names(self) -> tuple[str, ...]:
         return LISTS[self.classes] if self.targets == "mask" else ()
@@ -161,15 +162,19 @@ class Street(DataSpec):
         seed = seed if self.seed is None else self.seed
         main, *more = _tests(replace(self, seed=seed)).items()
         return OnDemand(
-            self.clients, StreetMaker(self, seed), main[1], more=dict(more), whence=self.whence
+            self.clients,
+            StreetMaker(self, seed),
+            main[1],
+            more=dict(more),
+            domain_of=self.domain_of,
         )
 
-    def whence(self, client: int) -> Domain:
-        """The domain of a client in words."""
-        return _words(*self.domain(client))
+    def domain_of(self, client: int) -> Domain:
+        """The domain of a client as texts."""
+        return _as_domain(*self.domain(client))
 
     def journey(self, seed: int, number: int, domain: tuple[int, str, str]) -> Journey:
-        """A way through this world."""
+        """A route through this world."""
         town, weather, view = domain
         return Journey(
             seed, number, town, weather, view, self.style, self.width, self.height, self.traffic
@@ -178,22 +183,21 @@ class Street(DataSpec):
     def films(
         self, seed: int, number: int, domain: tuple[int, str, str], frames: int
     ) -> list[Film]:
-        """Pictures of a vehicle; for places it goes its way a second time, as another day's traffic
-        has it."""
+        """Images of a vehicle; for places it drives its route again, in other traffic."""
         journey = self.journey(seed, number, domain)
         if self.targets == "mask":
             return [journey.film(frames)]
         first = journey.film(-(-frames // 2))
-        again = replace(journey, number=number + AGAIN).at(
+        again = replace(journey, number=number + REPEATED_NUMBERS).at(
             journey.way(frames // 2) + np.array([0.6, -0.6, 1.5])
         )
         return [first, again]
 
 
-def _mixed(
+def _combination(
     towns: tuple[int, ...], weathers: tuple[str, ...], views: tuple[str, ...], count: int
 ) -> tuple[int, str, str]:
-    """The ``count``-th of all triples, towns changing first; then again from the first."""
+    """Combination ``count`` of all, towns changing fastest; starts again after the last."""
     turn, place = divmod(count, len(towns))
     weather, view = (
         weathers[(place + turn) % len(weathers)],
@@ -203,7 +207,7 @@ def _mixed(
 
 
 class StreetMaker:
-    """Draws the pictures of a client, and keeps some for its next visit."""
+    """Renders the images of a client, and caches some."""
 
     def __init__(self, spec: Street, seed: int) -> None:
         self.spec, self.seed = spec, seed
@@ -213,14 +217,14 @@ class StreetMaker:
         return {"spec": self.spec, "seed": self.seed, "kept": OrderedDict()}
 
     def __call__(self, client: int) -> Examples:
-        """What ``client`` trains on."""
+        """The training examples of ``client``."""
         if client not in self.kept:
             spec = self.spec
             self.kept[client] = _examples(
                 spec, spec.films(self.seed, client, spec.domain(client), spec.examples)
             )
             each = 4 * spec.width * spec.height * spec.examples
-            while len(self.kept) > max(1, KEPT // each):
+            while len(self.kept) > max(1, CACHE_BYTES // each):
                 self.kept.popitem(last=False)
         self.kept.move_to_end(client)
         return self.kept[client]
@@ -228,8 +232,8 @@ class StreetMaker:
 
 @lru_cache(maxsize=4)
 def _tests(spec: Street) -> dict[str, ClientData]:
-    """The named test sets: new ways through what was seen, and what was not."""
-    towns, weathers, views = tuple(range(spec.towns)), spec.said("weather"), spec.said("view")
+    """The named test sets: new routes in seen domains, and unseen domains."""
+    towns, weathers, views = tuple(range(spec.towns)), spec.words("weather"), spec.words("view")
     kinds: dict[str, tuple[tuple[int, ...], tuple[str, ...], tuple[str, ...]]] = {
         "seen": (towns, weathers, views)
     }
@@ -239,28 +243,30 @@ def _tests(spec: Street) -> dict[str, ClientData]:
             weathers,
             views,
         )
-    if spec.said("unseen_weather"):
-        kinds["unseen_weather"] = towns, spec.said("unseen_weather"), views
-    if spec.said("unseen_view"):
-        kinds["unseen_view"] = towns, weathers, spec.said("unseen_view")
-    found, gallery = {}, []
+    if spec.words("unseen_weather"):
+        kinds["unseen_weather"] = towns, spec.words("unseen_weather"), views
+    if spec.words("unseen_view"):
+        kinds["unseen_view"] = towns, weathers, spec.words("unseen_view")
+    tests, gallery = {}, []
     for place, (name, domains) in enumerate(kinds.items()):
         films = []
         for count in range(-(-spec.tests // TEST_FRAMES)):
             frames = min(TEST_FRAMES, spec.tests - count * TEST_FRAMES)
             journey = spec.journey(
-                _seed(spec), TEST_NUMBERS * (place + 1) + count, _mixed(*domains, count)
+                _seed(spec), TEST_NUMBERS * (place + 1) + count, _combination(*domains, count)
             )
             films.append(journey.film(frames))
             if spec.targets == "place":
                 other = replace(
-                    journey, number=journey.number + AGAIN, weather=weathers[count % len(weathers)]
+                    journey,
+                    number=journey.number + REPEATED_NUMBERS,
+                    weather=weathers[count % len(weathers)],
                 )
                 gallery.append(other.at(journey.way(frames) + np.array([0.6, -0.6, 1.5])))
-        found[name] = _test(_examples(spec, films))
+        tests[name] = _test(_examples(spec, films))
     if gallery:
-        found["gallery"] = _test(_examples(spec, gallery))
-    return found
+        tests["gallery"] = _test(_examples(spec, gallery))
+    return tests
 
 
 def _seed(spec: Street) -> int:
@@ -275,7 +281,9 @@ def _test(examples: Examples) -> ClientData:
 def _examples(spec: Street, films: list[Film]) -> Examples:
     images = torch.from_numpy(np.concatenate([film.images for film in films]))
     each = [
-        _words(f.journey.town, f.journey.weather, f.journey.view) for f in films for _ in f.images
+        _as_domain(f.journey.town, f.journey.weather, f.journey.view)
+        for f in films
+        for _ in f.images
     ]
     domains = Domains(FACETS, tuple(each), look=2)
     if spec.targets == "place":
@@ -287,7 +295,7 @@ def _examples(spec: Street, films: list[Film]) -> Examples:
     return Examples(images, masks, len(CLASSES), MEAN, STD, domains=domains)
 
 
-def _words(town: int, weather: str, view: str) -> Domain:
+def _as_domain(town: int, weather: str, view: str) -> Domain:
     return f"town{town}", weather, view
 
 

@@ -1,17 +1,16 @@
-"""Clients drawn from the seed when they are asked for: as many as one likes, a linear rule to
-learn, and two ways to differ.
+"""Synthetic clients drawn from the seed when needed: linear labels, two kinds of heterogeneity.
 
 After Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020 (FedProx), section
 5.1:
 
-    s_j = j^-0.6                                 the spread of feature j: its variance is j^-1.2
-    x   = s (z + beta v_k)                       an input of client k; z and v_k standard normal
-    y   = argmax((W + alpha U_k) [x, 1])         its label; W (everybody's) and U_k (its own) standard normal
+    s_j = j^-0.6                              the deviation of feature j: its variance is j^-1.2
+    x   = s (z + beta v_k)                    an input of client k; z and v_k standard normal
+    y   = argmax((W + alpha U_k) [x, 1])      its label; W (shared) and U_k (its own) normal
 
-There, a client's own rule has nothing in common with the others' whatever alpha is, so that no
-model can serve them all. Here ``alpha = 0`` is one rule for everybody and ``alpha = beta = 0`` is
-IID; the larger alpha, the less the rules agree, and the larger beta, the further apart are the
-inputs, and with them the labels each client holds.
+In FedProx a client's own model has nothing in common with the others' for any alpha, so no model
+can serve all clients. Here ``alpha = 0`` is one model for all, and ``alpha = beta = 0`` is IID. The
+larger alpha, the less the models agree; the larger beta, the further apart are the inputs and so
+the labels of the clients.
 """
 
 from __future__ import annotations
@@ -28,30 +27,29 @@ from fedflat.errors import LARGEST_SEED, MOST_AT_ONCE, MOST_WEIGHTS, number
 from fedflat.registry.specs import register
 
 TESTED = 500
-"""The most clients whose examples are in the test set."""
+"""Most clients with examples in the test set."""
 TEST = 2_000
-"""Examples in the test set, at least."""
+"""Least number of examples in the test set."""
 
 
 @dataclass(frozen=True, repr=False)
 class Synthetic(DataSpec):
-    """Any number of clients, drawn from the seed when they are asked for (after FedProx's
-    synthetic(alpha, beta)).
+    """Any number of clients, drawn from the seed (after FedProx's synthetic(alpha, beta)).
 
     clients
         The number of clients, K: ten or ten million cost the same.
     examples
-        How many each of them holds.
+        Examples per client.
     features, classes
-        The length of an input, and the number of labels.
+        The length of an input, and the number of classes.
     alpha
-        How far the clients' rules differ, from 0.
+        How much the clients' models differ, from 0.
     beta
-        How far the clients' inputs lie apart, in standard deviations, from 0.
+        How far apart the clients' inputs are, in standard deviations, from 0.
     seed
-        Decides everything. ``None``: the seed of the run does.
+        Seed of everything. ``None``: the seed of the run.
 
-    The test set has new examples of up to 500 clients, taken evenly.
+    The test set has new examples of up to 500 clients, evenly spaced.
 
     >>> fed = synthetic(clients=10**6).open(seed=0)
     >>> fed.population, len(fed.data(999_999)), fed.shape
@@ -74,8 +72,8 @@ class Synthetic(DataSpec):
         for name in ("examples", "features"):
             number("synthetic", name, getattr(self, name), low=1, high=MOST_AT_ONCE, whole=True)
         number("synthetic", "classes", self.classes, low=2, high=MOST_AT_ONCE, whole=True)
-        drawn = self.features * (self.examples + self.classes)
-        number("synthetic", "features times examples and classes", drawn, high=MOST_WEIGHTS)
+        numbers = self.features * (self.examples + self.classes)
+        number("synthetic", "features times examples and classes", numbers, high=MOST_WEIGHTS)
         number("synthetic", "alpha", self.alpha, low=0)
         number("synthetic", "beta", self.beta, low=0)
         if self.seed is not None:
@@ -88,7 +86,7 @@ class Synthetic(DataSpec):
 
 
 class SyntheticMaker:
-    """Draws the examples of a client: three numbers' worth of state for any number of clients."""
+    """Draws the examples of a client; its size does not depend on the number of clients."""
 
     def __init__(self, spec: Synthetic, seed: int) -> None:
         self.spec, self.seed = spec, seed
@@ -98,20 +96,20 @@ class SyntheticMaker:
         self.spread = torch.arange(1, spec.features + 1, dtype=torch.float32) ** -0.6
 
     def __call__(self, client: int) -> Examples:
-        """What ``client`` trains on."""
+        """The training examples of ``client``."""
         return self._draw(client, None)
 
     def test(self) -> ClientData:
-        """New examples of clients taken evenly from all of them."""
+        """New examples of clients that are evenly spaced."""
         spec = self.spec
         count = min(spec.clients, TESTED)
         each = -(-TEST // count)
-        drawn = [self._draw(place * spec.clients // count, each) for place in range(count)]
-        x, y = torch.cat([one.inputs for one in drawn]), torch.cat([one.targets for one in drawn])
+        sets = [self._draw(place * spec.clients // count, each) for place in range(count)]
+        x, y = torch.cat([part.inputs for part in sets]), torch.cat([part.targets for part in sets])
         return ClientData(Examples(x, y, spec.classes), torch.arange(len(y)))
 
     def _draw(self, client: int, more: int | None) -> Examples:
-        """A client's training examples, or ``more`` examples of its own that are not among them."""
+        """A client's training examples, or ``more`` new examples of it."""
         spec = self.spec
         rng = torch_generator(self.seed, "synthetic/client", client)
         sizes = ((spec.features + 1) * spec.classes, spec.features, spec.examples * spec.features)

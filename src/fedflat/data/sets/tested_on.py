@@ -1,4 +1,4 @@
-"""Training on one data set and testing on another: what a model of one world is worth in the next.
+"""Training on one data set and testing on another.
 
 tested_on(street(style="game"), street())     clients of the first, test sets of the second
 """
@@ -24,11 +24,15 @@ class TestedOn(DerivedSet):
         fed, other = self.on.open(seed), self.tests.open(seed)
         if (fed.classes, fed.shape[0]) != (other.classes, other.shape[0]):
             raise SettingError(
-                f"tested_on: {self.on} has {fed.classes} classes and inputs of shape {fed.shape}, {self.tests} has "
-                f"{other.classes} and {other.shape}. Take sets of the same classes and kind."
+                f"tested_on: {self.on} has {fed.classes} classes and inputs of shape {fed.shape}, "
+                f"{self.tests} has {other.classes} and {other.shape}. Use sets of the same "
+                "classes and kind."
             )
         if not isinstance(fed, PartitionedFederation | OnDemand):
-            raise SettingError(f"tested_on: the clients of {self.on} cannot be tested elsewhere.")
+            raise SettingError(
+                f"tested_on: the clients of {self.on} cannot be tested elsewhere. Use another "
+                "data set."
+            )
         held_out = {"held_out": None} if isinstance(fed, PartitionedFederation) else {}
         return replace(fed, test=other.test, more=other.more, **held_out)  # type: ignore[arg-type]
 

@@ -1,6 +1,6 @@
 """Another data set without its clients' labels.
 
-unlabelled(street())     the clients have pictures and no masks; test sets keep theirs
+unlabelled(street())     the clients have images and no masks; test sets keep theirs
 """
 
 from __future__ import annotations

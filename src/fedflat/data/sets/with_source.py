@@ -1,8 +1,8 @@
-"""Clients with images of their own, without labels, and labelled images of another set beside them.
+"""Clients with unlabelled images, and labelled images of another set in each batch.
 
-    with_source(street(), street(style="game"))     what unsupervised domain adaptation has (`mcd`)
+    with_source(street(), street(style="game"))     for unsupervised domain adaptation (`mcd`)
 
-Each batch of a client's images comes with as many labelled ones, drawn anew: these stand first.
+Each batch of a client's images also has as many random labelled images, which come first.
 """
 
 from __future__ import annotations
@@ -28,32 +28,36 @@ IGNORE = 255
 
 @dataclass(frozen=True)
 class Beside(Targetless):
-    """Examples without targets, and as many with targets in each batch."""
+    """Examples without targets, with as many labelled ones in each batch."""
 
     source: ClientData
-    """The labelled ones."""
+    """The labelled examples."""
 
     @property
     def augments(self) -> bool:
-        """They do: who stands beside whom is drawn."""
+        """Always True: labelled examples are drawn at random."""
         return True
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
-        """The labelled ones, drawn anew if there is a generator, and then those at ``index``, all
-        of them ignored."""
+        """Labelled examples (random if ``rng`` is given), then those at ``index``, which are
+        ignored."""
         places = (
             torch.randint(len(self.source), (len(index),), generator=rng)
             if rng
             else index % len(self.source)
         )
-        given, own = self.source.batch(places, dtype, rng), self.examples.batch(index, dtype, rng)
-        if given.inputs.shape[1:] != own.inputs.shape[1:]:
+        labelled, unlabelled = (
+            self.source.batch(places, dtype, rng),
+            self.examples.batch(index, dtype, rng),
+        )
+        if labelled.inputs.shape[1:] != unlabelled.inputs.shape[1:]:
             raise SettingError(
-                f"with_source: images of the source have the shape {tuple(given.inputs.shape[1:])}, the clients' own "
-                f"{tuple(own.inputs.shape[1:])}. Give both the same size or crop."
+                "with_source: images of the source have the shape "
+                f"{tuple(labelled.inputs.shape[1:])}, the clients' own "
+                f"{tuple(unlabelled.inputs.shape[1:])}. Give both the same size or crop."
             )
-        targets = torch.cat([given.targets, torch.full_like(own.targets, IGNORE)])
-        return Batch(torch.cat([given.inputs, own.inputs]), targets)
+        targets = torch.cat([labelled.targets, torch.full_like(unlabelled.targets, IGNORE)])
+        return Batch(torch.cat([labelled.inputs, unlabelled.inputs]), targets)
 
     def to(self, device: str) -> Beside:
         return replace(self, examples=self.examples.to(device), source=self.source.to(device))
@@ -64,28 +68,30 @@ class Beside(Targetless):
 
 @dataclass(frozen=True)
 class Putting:
-    """Puts the labelled examples beside others."""
+    """Adds the labelled examples to others."""
 
     source: ClientData
 
     def __call__(self, examples: AnyExamples) -> AnyExamples:
-        return Beside(examples.stripped(), self.source)
+        return Beside(examples.with_blank_targets(), self.source)
 
 
 @dataclass(frozen=True, repr=False)
 class WithSource(DerivedSet):
-    """Clients without labels who also have all labelled images of a source; tested as the clients'
-    own set is."""
+    """Clients without labels that also have all labelled images of a source.
+
+    The test sets are those of the clients' data set.
+    """
 
     source: DataSpec
 
     def open(self, seed: int) -> Federation:
-        """The federation with the source beside every client's images."""
+        """The federation with the source at every client."""
         fed, source = self.on.open(seed), self.source.open(seed).pooled()
         if fed.classes != source.classes:
             raise SettingError(
-                f"with_source: {self.on} has {fed.classes} classes, {self.source} {source.classes}. Take sets of the "
-                "same classes."
+                f"with_source: {self.on} has {fed.classes} classes, {self.source} "
+                f"{source.classes}. Use sets of the same classes."
             )
         return changed(
             fed, Putting(source.data(0)), "with_source: a source can be put beside clients"

@@ -1,17 +1,19 @@
-"""A street world of our own: driving scenes with exact masks, positions and headings, drawn from a
-seed.
+"""A synthetic street world: driving scenes with exact masks, positions and headings.
 
-styles.py     what towns look like
-town.py       a town: streets, houses, trees, lamps, signs
-traffic.py    cars and people, where a vehicle drives and looks
-camera.py     perspective: from the world to the picture and back
-walls.py      which house is seen where, and how its walls look
-ground.py     roads, marks, pavements and lawns
-figures.py    trees, lamps, signs and people
-cars.py       cars
-frame.py      a picture in the making; fragments.py: pixels of many small things at once
-scene.py      a picture and its mask
-weather.py    sun, rain, fog, dusk, night, snow
-lens.py       the finish of a game and of a camera
-film.py       what one vehicle takes along its way
+    styles.py     what towns look like
+    town.py       a town: streets, houses, trees, lamps, signs
+    traffic.py    cars and people; routes and views of vehicles
+    camera.py     perspective projection
+    walls.py      visible houses and their walls
+    ground.py     roads, road markings, pavements and lawns
+    figures.py    trees, lamps, signs and people
+    cars.py       cars
+    frame.py      the buffers of images; fragments.py: pixels of many small objects at once
+    scene.py      an image and its mask
+    weather.py    sun, rain, fog, dusk, night, snow
+    lens.py       the look of a game and of a camera
+    film.py       the images of one vehicle along its route
+
+The renderer knows nothing of federated learning; the data set is `data/sets/street.py`. Start with
+`film.py` and `scene.py`.
 """

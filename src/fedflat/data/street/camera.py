@@ -1,12 +1,12 @@
-"""Perspective: a level camera above flat ground, looking along a heading.
+"""Perspective projection of a level camera above flat ground.
 
-Depth is measured along the heading. Looking up or down shifts the horizon, as a shifted lens does,
-so that what stands upright stays upright:
+Depth is measured along the heading. Looking up or down shifts the horizon, as a shift lens does, so
+that vertical lines stay vertical:
 
     column = width / 2 + f * right / depth
     row    = horizon - f * (up - height) / depth,     horizon = rows / 2 + f * tan(pitch)
 
-with ``f = width / 2 / tan(fov / 2)``. The middle of pixel (i, j) is at row i + 1/2 and column j +
+with ``f = width / 2 / tan(fov / 2)``. The centre of pixel (i, j) is at row i + 1/2 and column j +
 1/2.
 """
 
@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-"""Numbers of a picture or of a town, as a rule float32."""
+"""Numbers of an image or a town, usually float32."""
 Index = NDArray[np.int64]
-"""Places in arrays."""
+"""Indices into arrays."""
 
 
 @dataclass(frozen=True)
 class Camera:
-    """Where the picture is taken: metres east and north, degrees clockwise from north."""
+    """Position and direction: metres east and north, degrees clockwise from north."""
 
     east: float
     north: float
@@ -42,26 +42,25 @@ class Camera:
 
     @cached_property
     def focal(self) -> float:
-        """Pixels of something one metre wide, one metre away."""
+        """Width in pixels of an object one metre wide at one metre distance."""
         return self.width / 2 / tan(radians(self.fov) / 2)
 
     @cached_property
     def horizon(self) -> float:
-        """The row of all that is infinitely far, or as high as the camera."""
+        """The row of everything infinitely far away, or at the height of the camera."""
         return self.rows / 2 + self.focal * tan(radians(self.pitch))
 
     @cached_property
     def forward(self) -> tuple[float, float]:
-        """East and north of the heading."""
+        """East and north components of the heading."""
         return sin(radians(self.heading)), cos(radians(self.heading))
 
 
 class Shots:
-    """Pictures that are made at once: their cameras, which differ in place, heading, height and
-    pitch only.
+    """Images that are rendered together; their cameras differ in position and direction only.
 
-    Numpy takes about as long to begin as to work through a small picture; so what can be done for
-    several is.
+    A NumPy call on a small image costs about as much as its overhead, so several images are
+    processed at once.
     """
 
     def __init__(self, cameras: Sequence[Camera]) -> None:
@@ -86,20 +85,20 @@ class Shots:
 
     @cached_property
     def slopes(self) -> Array:
-        """For each column, how far a ray goes to the right in a metre of depth."""
+        """For each column, how far a ray goes to the right per metre of depth."""
         return ((np.arange(self.width) + 0.5 - self.width / 2) / self.focal).astype(np.float32)
 
     @cached_property
     def drops(self) -> Array:
-        """For each shot and row, how far a ray goes down in a metre of depth."""
+        """For each shot and row, how far a ray goes down per metre of depth."""
         return np.asarray(
             (np.arange(self.rows) + 0.5 - self.exact_horizon[:, None]) / self.focal, np.float32
         )
 
     @cached_property
     def rays(self) -> tuple[Array, Array]:
-        """For each shot and column, how far rays go east and north in a metre of depth; never quite
-        along an axis."""
+        """For each shot and column, how far rays go east and north per metre of depth; never
+        exactly 0."""
         x, y = self._x[:, None], self._y[:, None]
         east, north = x + y * self.slopes, y - x * self.slopes
         tiny = np.float32(1e-6)
@@ -108,9 +107,10 @@ class Shots:
         )
 
     def view(self, shot: Index, east: Array, north: Array) -> tuple[Array, Array]:
-        """How far points are to the right and ahead in a shot.
+        """Distances of points to the right and ahead of the camera of a shot.
 
-        >>> right, ahead = Shots([Camera(0, 0, 90)]).view(np.array([0]), np.array([10.0]), np.array([-2.0]))
+        >>> shots = Shots([Camera(0, 0, 90)])
+        >>> right, ahead = shots.view(np.array([0]), np.array([10.0]), np.array([-2.0]))
         >>> right.round(5), ahead.round(5)
         (array([2.], dtype=float32), array([10.], dtype=float32))
         """
@@ -119,13 +119,12 @@ class Shots:
         right, ahead = right_of * y - ahead_of * x, right_of * x + ahead_of * y
         return right.astype(np.float32, copy=False), ahead.astype(np.float32, copy=False)
 
-    def turned(self, shot: Index, east: Array, north: Array) -> Array:
-        """How far directions go to the right in a shot."""
+    def rightward(self, shot: Index, east: Array, north: Array) -> Array:
+        """The rightward component of directions in a shot."""
         return np.asarray(east * self._y.take(shot) - north * self._x.take(shot))
 
     def around(self, place: Array, reach: float) -> Index:
-        """Which points (one a row) are near enough to one of the shots to lie ``reach`` ahead in
-        it, or less."""
+        """The points (one per row) that may be at most ``reach`` ahead in one of the shots."""
         reach *= float(np.hypot(1, self.slopes[-1]))
         (west, south), (east, north) = (
             self._poses[:2].min(1) - reach,

@@ -1,4 +1,4 @@
-"""Cars: a body and a cabin, boxes along the street, cast like houses but seen from above."""
+"""Cars: a body and a cabin as boxes along the street, ray-cast like houses."""
 
 from __future__ import annotations
 
@@ -15,55 +15,54 @@ from fedflat.data.street.traffic import FAR, Cars
 GLASS, TYRE = np.array([0.16, 0.2, 0.26], np.float32), np.array([0.07, 0.07, 0.08], np.float32)
 FRONT, BACK = np.array([0.93, 0.93, 0.9], np.float32), np.array([0.72, 0.06, 0.06], np.float32)
 LIGHTS = np.array([[1.0], [0.94], [0.8]]), np.array([[0.95], [0.08], [0.05]])
-"""Of the lamps in front and behind."""
+"""Colours of the lamps in front and behind."""
 METAL, BUMPER, WHITE, RED, WHEEL = range(5)
-"""What a body shows; all but the metal has the same colour on all cars."""
+"""Materials of a body; all but the metal have the same colour on all cars."""
 FIXED = np.stack([0 * TYRE, 2 * TYRE, FRONT, BACK, TYRE], 1)
 FLOOR, WAIST = 0.18, 0.86
-"""How high a body begins and ends."""
+"""Lower and upper edge of a body in metres."""
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """Where the rays of all columns meet the bodies of cars, then their cabins, seen from above (2,
-    cars, columns)."""
+    """Intersections of the rays of all columns with bodies and cabins, (2, cars, columns)."""
 
     hit: NDArray[np.bool_]
     enter: Array
     leave: Array
     forth: Array
-    """How far to the front the ray enters, from -1 to 1."""
+    """Position of the entry along the car, from -1 (back) to 1 (front)."""
     aside: Array
     wheel: Array
-    """How far that is from the middle of a wheel, in metres."""
+    """Distance of the entry from the centre of a wheel, in metres."""
     end: NDArray[np.bool_]
-    """Whether it is the front or the back."""
+    """True if it is the front or the back."""
     facing: NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What pixels show of bodies, or of cabins."""
+class BoxPixels:
+    """Visible pixels of bodies or cabins."""
 
     share: Array
-    """How high on the side, from 0 to 1."""
+    """Height on the side, from 0 to 1."""
     forth: Array
     aside: Array
     end: NDArray[np.bool_]
     lid: NDArray[np.bool_]
-    """Whether it is the top of the box."""
+    """True if it is the top of the box."""
     tint: Array
 
 
 def in_sight(shots: Shots, cars: Cars, shot: Index) -> tuple[Cars, Index]:
-    """The cars in the pictures, and which picture; each is in one only."""
+    """The cars in the images and their shots; each car is in one shot only."""
     right, ahead = shots.view(shot, cars.place[:, 0], cars.place[:, 1])
-    there = (ahead > 3.5) & (ahead < FAR) & (np.abs(right) < shots.slopes[-1] * ahead + 2.6)
-    return cars.at(there.nonzero()[0]), shot[there]
+    visible = (ahead > 3.5) & (ahead < FAR) & (np.abs(right) < shots.slopes[-1] * ahead + 2.6)
+    return cars.at(visible.nonzero()[0]), shot[visible]
 
 
 def draw(frame: StreetFrame, cars: Cars, shot: Index) -> Painted:
-    """The pixels of all cars before what is in the picture; the ground below them is darkened."""
+    """The pixels of all cars in front of other objects; darkens the ground below them."""
     shots, pixels = frame.shots, _pixels(frame.shots, cars, shot)
     _shadow(frame, pixels, cars)
     waist = np.where(cars.tall > 1.8, np.float32(WAIST + 0.3), np.float32(WAIST))
@@ -85,21 +84,21 @@ def draw(frame: StreetFrame, cars: Cars, shot: Index) -> Painted:
     )
     depth = np.where(hit & side, enter, np.where(lid, lid_depth, np.float32(np.inf)))
     nearest = np.minimum(*depth)
-    seen = (nearest < frame.depth.take(pixels.place)).nonzero()[0]
-    part = (depth[1] < depth[0]).take(seen)
-    at = part * len(pixels) + seen  # of the nearer of the two boxes
+    visible = (nearest < frame.depth.take(pixels.place)).nonzero()[0]
+    part = (depth[1] < depth[0]).take(visible)
+    at = part * len(pixels) + visible  # index of the nearer of the two boxes
     ray, lid, up, bottom, top = (value.take(at) for value in (ray, lid, up, bottom, top))
-    shown = Shown(
+    pixels_of_box = BoxPixels(
         (up - bottom) / (top - bottom),
         boxes.forth.take(ray),
         boxes.aside.take(ray),
         boxes.end.take(ray),
         lid,
-        cars.tint.T.take(pixels.owner.take(seen), 1),
+        cars.tint.T.take(pixels.owner.take(visible), 1),
     )
-    colour = np.where(part, _cabin(shown), _body(shown))
+    colour = np.where(part, _cabin(pixels_of_box), _body(pixels_of_box))
     facing = np.where(lid, ROUND, boxes.facing.take(ray)).astype(np.uint8)
-    return Painted(pixels.place.take(seen), nearest.take(seen), CAR, colour, facing)
+    return Painted(pixels.place.take(visible), nearest.take(visible), CAR, colour, facing)
 
 
 def _meet(shots: Shots, cars: Cars, shot: Index) -> Boxes:
@@ -151,36 +150,36 @@ def _shadow(frame: StreetFrame, pixels: Fragments, cars: Cars) -> None:
     darken(frame, pixels, ((np.abs(east) < half[0]) & (np.abs(north) < half[1])) * np.float32(0.6))
 
 
-def _body(shown: Shown) -> Array:
-    """Painted metal, lamps, bumpers and wheels."""
-    share, forth, lid = shown.share, shown.forth, shown.lid
-    end = shown.end & ~lid
-    lamp = end & (np.abs(share - 0.66) < 0.17) & (np.abs(shown.aside) > 0.48)
+def _body(pixels_of_box: BoxPixels) -> Array:
+    """Metal, lamps, bumpers and wheels."""
+    share, forth, lid = pixels_of_box.share, pixels_of_box.forth, pixels_of_box.lid
+    end = pixels_of_box.end & ~lid
+    lamp = end & (np.abs(share - 0.66) < 0.17) & (np.abs(pixels_of_box.aside) > 0.48)
     wheel = (
         ~end & ~lid & (np.hypot((np.abs(forth) - 0.62) * 2.15, share * 0.68 + FLOOR - 0.32) < 0.32)
     )
     what = np.where(end & (share < 0.28), BUMPER, METAL)
     what[lamp] = np.where(forth > 0, WHITE, RED)[lamp]
     what[wheel] = WHEEL
-    metal = shown.tint * np.where(lid, 1.06, 0.76 + 0.24 * share).astype(np.float32)
+    metal = pixels_of_box.tint * np.where(lid, 1.06, 0.76 + 0.24 * share).astype(np.float32)
     return np.where(what, FIXED.take(what, 1), metal)
 
 
-def _cabin(shown: Shown) -> Array:
+def _cabin(pixels_of_box: BoxPixels) -> Array:
     """Windows between pillars."""
-    share, forth, lid = shown.share, shown.forth, shown.lid
+    share, forth, lid = pixels_of_box.share, pixels_of_box.forth, pixels_of_box.lid
     pane = (share > 0.1) & (share < 0.85) & ~lid
     pane &= np.where(
-        shown.end,
-        np.abs(shown.aside) < 0.88,
+        pixels_of_box.end,
+        np.abs(pixels_of_box.aside) < 0.88,
         (np.abs(forth) < 0.92) & (np.abs(forth + 0.05) > 0.05),
     )
-    painted = shown.tint * np.where(lid, 1.06, 0.95)
+    painted = pixels_of_box.tint * np.where(lid, 1.06, 0.95)
     return np.where(pane, GLASS[:, None] * (0.8 + 0.9 * share), painted).astype(np.float32)
 
 
 def lamps(frame: StreetFrame, cars: Cars, shot: Index) -> None:
-    """Two lights at the end that is seen, white in front and red behind."""
+    """Two lights at the visible end, white in front and red behind."""
     shots = frame.shots
     away = np.stack([shots.east, shots.north], 1).take(shot, 0) - cars.place
     ahead = (away * cars.front).sum(1) > 0

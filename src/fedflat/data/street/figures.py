@@ -1,8 +1,7 @@
-"""Trees, lamps, signs, lights and people: upright, always turned to the camera, drawn in their own
-coordinates.
+"""Trees, lamps, signs, traffic lights and people: upright figures that face the camera.
 
 ``a`` goes from -1 at the left edge to 1 at the right edge of a figure, ``b`` from 0 at its foot to
-1 at its top. A figure is drawn in parts, each over those before it.
+1 at its top. A figure is drawn in parts, each over the parts before it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ WHITE = np.array([0.93, 0.93, 0.93], np.float32)
 
 @dataclass(frozen=True)
 class FigureView:
-    """The figures in pictures."""
+    """The figures in a batch of images."""
 
     shot: Index
     kind: Index
@@ -35,7 +34,7 @@ class FigureView:
     half: Array
     depth: Array
     tint: Array
-    """Red, green and blue, in three rows."""
+    """RGB in three rows."""
     own: Index
     turn: Array
     """How far a lamp's arm reaches to the right, from -1 to 1."""
@@ -47,23 +46,22 @@ class FigureView:
 
 
 Part = tuple[NDArray[np.bool_], Array, int]
-"""Which pixels, in which colour (one, or one a pixel), of which class."""
+"""A mask of pixels, their colour (one, or one per pixel), and their class."""
 
 
 def in_sight(shots: Shots, fixed: Figures, people: Figures, people_shot: Index) -> FigureView:
-    """The figures in the pictures that are large enough to be seen; each of the people is in one
-    shot only."""
+    """The figures in the images that are large enough; each person is in one shot only."""
     around = shots.around(fixed.place, REACH + float(fixed.half.max(initial=0)))
     fixed = fixed.at(around)
     shot, chosen = _visible(shots, np.arange(shots.count)[:, None], fixed).nonzero()
-    met = _visible(shots, people_shot, people).nonzero()[0]
+    visible_people = _visible(shots, people_shot, people).nonzero()[0]
     shot, figures = (
-        np.concatenate([shot, people_shot[met]]),
-        Figures.joined([fixed.at(chosen), people.at(met)]),
+        np.concatenate([shot, people_shot[visible_people]]),
+        Figures.concatenate([fixed.at(chosen), people.at(visible_people)]),
     )
     right, ahead = shots.view(shot, figures.place[:, 0], figures.place[:, 1])
     scale = np.float32(shots.focal) / ahead
-    turn = shots.turned(shot, figures.toward[:, 0], figures.toward[:, 1])
+    turn = shots.rightward(shot, figures.toward[:, 0], figures.toward[:, 1])
     column, foot = (
         shots.width / 2 + right * scale,
         shots.horizon.take(shot) + shots.height.take(shot) * scale,
@@ -84,7 +82,7 @@ def _visible(shots: Shots, shot: Index, figures: Figures) -> NDArray[np.bool_]:
 
 
 def draw(frame: StreetFrame, sight: FigureView) -> Painted:
-    """The pixels of all figures before what is in the picture."""
+    """The pixels of all figures in front of other objects."""
     left, right, top = sight.column - sight.half, sight.column + sight.half, sight.foot - sight.tall
     pixels = cut(frame.shots, sight.shot, left, right, top, sight.foot)
     pixels = pixels.only(sight.depth.take(pixels.owner) < frame.depth.take(pixels.place))
@@ -99,17 +97,21 @@ def draw(frame: StreetFrame, sight: FigureView) -> Painted:
     kind = np.full(len(pixels), NOTHING, np.uint8)
     colour = np.zeros((3, len(pixels)), np.float32)
     for number in sorted(set(sight.kind.tolist())):
-        mine = (kinds == number).nonzero()[0]
+        pixels_of_kind = (kinds == number).nonzero()[0]
         for inside, tint, klass in DRAWN[number](
-            a.take(mine), b.take(mine), sight, owner.take(mine)
+            a.take(pixels_of_kind), b.take(pixels_of_kind), sight, owner.take(pixels_of_kind)
         ):
-            there = mine.compress(inside)
-            kind[there] = klass
+            covered = pixels_of_kind.compress(inside)
+            kind[covered] = klass
             for plane, part in zip(colour, tint, strict=True):
-                plane[there] = part.compress(inside) if part.ndim else part
-    seen = (kind != NOTHING).nonzero()[0]
+                plane[covered] = part.compress(inside) if part.ndim else part
+    visible = (kind != NOTHING).nonzero()[0]
     return Painted(
-        pixels.place[seen], sight.depth.take(owner[seen]), kind[seen], colour.take(seen, 1), ROUND
+        pixels.place[visible],
+        sight.depth.take(owner[visible]),
+        kind[visible],
+        colour.take(visible, 1),
+        ROUND,
     )
 
 
@@ -132,13 +134,13 @@ def shade(frame: StreetFrame, sight: FigureView) -> None:
 
 
 def lamps(frame: StreetFrame, sight: FigureView) -> None:
-    """Note the lamps that are lit and not hidden."""
+    """Add the lamps that are lit and not hidden to the frame."""
     lit = ((sight.kind == LAMP) | (sight.kind == LIGHTS)).nonzero()[0]
     parts = (sight.column, sight.foot, sight.tall, sight.half, sight.depth, sight.turn)
     column, foot, tall, half, depth, turn = (part.take(lit).astype(np.float64) for part in parts)
     which = np.where(
         sight.kind.take(lit) == LAMP, 2, sight.own.take(lit) % 2
-    )  # stop, go, a street lamp
+    )  # red light, green light, street lamp
     high, size, light = LAMPS[0].take(which), LAMPS[1].take(which), LAMPS[2:].take(which, 1)
     column = np.where(which == 2, column + 0.8 * turn * half, column)
     frame.shine(sight.shot.take(lit), column, foot - high * tall, depth, size * tall, light)
@@ -153,7 +155,7 @@ def _crown(a: Array, b: Array, sight: FigureView, owner: Index, wide: Array) -> 
 
 
 def _tree(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
-    """A round crown, with leaves that stick out."""
+    """A round crown with leaves that stick out."""
     shape, up = (sight.own % 7).astype(np.float32).take(owner), (b - 0.64) / 0.36
     bumps = 1 + 0.12 * np.sin(5 * a + shape + 3 * up) + 0.1 * np.sin(9 * up + 2 * shape)
     return _crown(a, b, sight, owner, np.sqrt(np.clip(bumps - up * up, 0, 1)) * (b > 0.26))
@@ -203,7 +205,7 @@ SIGNS = np.array(
 
 def _sign(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
     post = (np.abs(a) < np.maximum(0.09, sight.pixel).take(owner)) & (b < 0.9)
-    up = (b - 0.85) * (2.9 / 0.42)  # as many metres up as across
+    up = (b - 0.85) * (2.9 / 0.42)  # one metre has the same length up and across
     kind = (sight.own % 4).take(owner)
     out, over = np.abs(a), np.abs(up)
     far = np.choose(
@@ -217,12 +219,12 @@ def _sign(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
 
 
 LIT = ((0.83, (1.0, 0.2, 0.12)), (0.17, (0.2, 0.95, 0.45)))
-"""How high the light is that is on, and its colour: stop, go."""
+"""Height and colour of the active light: stop, go."""
 LAMPS = np.array(
     [(0.74 + 0.26 * place, 0.12, *tint) for place, tint in LIT] + [(0.95, 0.5, 1.0, 0.8, 0.5)]
 ).T.copy()
-"""How high it shines and how far, as shares of the height, and its colour: stop, go, a street
-lamp."""
+"""Height and radius of a lamp's light, relative to the figure's height, and its colour: stop, go,
+street lamp."""
 
 
 def _lights(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:

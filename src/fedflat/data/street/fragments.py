@@ -1,7 +1,7 @@
-"""Pixels of many small things at once: a long list instead of a loop over the things.
+"""Pixels of many small objects at once, in one long list instead of a loop.
 
-Each thing covers a rectangle of the picture. All pixels of all rectangles are worked out together;
-of those that fall on one pixel the nearest stays.
+Each object covers a rectangle of the image. All pixels of all rectangles are computed together. If
+several fall on one pixel, the nearest is used.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from fedflat.data.street.camera import Array, Index, Shots
 from fedflat.data.street.frame import StreetFrame
 
 NOTHING = 254
-"""The class of a pixel that a thing's rectangle has, and the thing has not."""
+"""The class of pixels in an object's rectangle that the object does not cover."""
 
 
 @dataclass(frozen=True)
 class Fragments:
-    """Pixels of rectangles, one rectangle after the other: whose, and which place in the frame."""
+    """Pixels of rectangles, one rectangle after the other: object, and index in the frame."""
 
     owner: Index
     place: Index
@@ -29,13 +29,13 @@ class Fragments:
         return len(self.owner)
 
     def only(self, chosen: NDArray[np.bool_]) -> Fragments:
-        """Some of them."""
+        """A selection of them."""
         return Fragments(self.owner.compress(chosen), self.place.compress(chosen))
 
 
 @dataclass(frozen=True)
 class Painted:
-    """Fragments with what is seen there."""
+    """Fragments with class, depth and colour."""
 
     place: Index
     depth: Array
@@ -47,19 +47,19 @@ class Painted:
 def cut(
     shots: Shots, shot: Index, left: Array, right: Array, top: Array, bottom: Array
 ) -> Fragments:
-    """The pixels of rectangles in their shots, as far as they are in the picture."""
+    """The pixels of rectangles in their shots, clipped to the image."""
     rows, width = shots.rows, shots.width
     first, last = left.clip(0, width).astype(np.int64), (right + 1).clip(0, width).astype(np.int64)
     high, low = top.clip(0, rows).astype(np.int64), (bottom + 1).clip(0, rows).astype(np.int64)
     wide, tall = np.maximum(last - first, 0), np.maximum(low - high, 0)
     starts = steps(
         (shot * rows + high) * width + first, tall, width
-    )  # of each row of each rectangle
+    )  # for each row of each rectangle
     return Fragments(np.arange(len(wide)).repeat(wide * tall), steps(starts, wide.repeat(tall)))
 
 
 def steps(start: Index, count: Index, step: int = 1) -> Index:
-    """From each start so many numbers, a step apart, in one list.
+    """For each start, ``count`` numbers that are ``step`` apart, in one list.
 
     >>> steps(np.array([7, 0, 1]), np.array([2, 0, 3]), 10)
     array([ 7, 17,  1, 11, 21])
@@ -72,22 +72,21 @@ def steps(start: Index, count: Index, step: int = 1) -> Index:
 
 
 def lay(frame: StreetFrame, layer: Painted) -> None:
-    """Put fragments into a picture, where they are before all that is there; of two as near the
-    last stays."""
+    """Put fragments into an image where they are nearest; of equally near ones, the last wins."""
     nearest = frame.depth.astype(layer.depth.dtype)
     np.minimum.at(nearest, layer.place, layer.depth)
-    seen = (layer.depth == nearest.take(layer.place)).nonzero()[0]
-    place = layer.place[seen]
-    frame.depth[place] = layer.depth[seen]
-    for buffer, given in ((frame.mask, layer.kind), (frame.facing, layer.facing)):
-        buffer[place] = given if isinstance(given, int) else given[seen]
-    frame.paint(place, layer.colour.take(seen, 1))
+    visible = (layer.depth == nearest.take(layer.place)).nonzero()[0]
+    place = layer.place[visible]
+    frame.depth[place] = layer.depth[visible]
+    for buffer, values in ((frame.mask, layer.kind), (frame.facing, layer.facing)):
+        buffer[place] = values if isinstance(values, int) else values[visible]
+    frame.paint(place, layer.colour.take(visible, 1))
     if frame.glow is not None:
         frame.glow[place] = 0
 
 
 def darken(frame: StreetFrame, fragments: Fragments, amount: Array) -> None:
-    """Take this share of the light from pixels; of several shares for one pixel the last."""
+    """Remove a share of the light from pixels; of several shares for one pixel, the last wins."""
     place, left = fragments.place, 1 - amount
     for plane in frame.colour:
         plane[place] *= left

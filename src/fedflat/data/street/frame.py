@@ -1,8 +1,7 @@
-"""A picture in the making: for each pixel its class, depth, colour without light, which way it
-faces, what it glows.
+"""Buffers of images in progress: class, depth, unlit colour, orientation and glow per pixel.
 
-Colours come first, as in (3, rows, columns): numpy works on long rows of numbers far more quickly
-than on triples.
+Colours are the first axis, as in (3, rows, columns), because NumPy is much faster on long rows than
+on triples.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from numpy.typing import NDArray
 from fedflat.data.street.camera import Array, Index, Shots
 
 CLASSES = ("road", "pavement", "building", "pole", "sign", "green", "sky", "person", "car")
-"""What is told apart; "green" is trees and lawns."""
+"""The classes; "green" is trees and lawns."""
 ROAD, PAVEMENT, BUILDING, POLE, BOARD, GREEN, SKY, HUMAN, CAR = range(len(CLASSES))
 IGNORED = 255
-"""The own bonnet."""
+"""The label of the vehicle's own bonnet."""
 UP, WEST, EAST, SOUTH, NORTH, ROUND = range(6)
-"""Which way a surface faces."""
+"""Orientations of surfaces."""
 TILE = 256
 
 
 class StreetFrame:
-    """The buffers of pictures; at first all sky, infinitely far.
+    """The buffers of a batch of images; initially all sky at infinite depth.
 
-    ``mask``, ``depth``, ``facing`` and ``glow`` are read shot by shot and row by row, as one long
-    row; ``colour`` has three of them. A place in it is a pixel.
+    ``mask``, ``depth``, ``facing`` and ``glow`` are flat: shot by shot and row by row. ``colour``
+    has three such rows. An index into them is a pixel.
     """
 
     def __init__(self, shots: Shots, lamps: bool) -> None:
@@ -40,10 +39,10 @@ class StreetFrame:
         self.facing = np.full(size, ROUND, np.uint8)
         self.glow = np.zeros(size, np.float32) if lamps else None
         self.lights: list[tuple[Array, ...]] = []
-        """Shot, column, row, radius in pixels, red, green and blue of lamps in sight."""
+        """Visible lamps: shot, column, row, radius in pixels, and RGB."""
 
     def lines(self, place: Index) -> tuple[Index, Index, Index]:
-        """Of pixels: which shot, which row of all shots, which column of all shots."""
+        """For pixels: the shot, the row over all shots, and the column over all shots."""
         line = place // self.shots.width
         shot = line // self.shots.rows
         return shot, line, place + (shot - line) * self.shots.width
@@ -54,14 +53,14 @@ class StreetFrame:
         return line - line // self.shots.rows * self.shots.rows, place - line * self.shots.width
 
     def paint(self, place: Index, colour: Array) -> None:
-        """Give pixels a colour; of several for one pixel the last."""
+        """Set the colour of pixels; of several colours for one pixel, the last wins."""
         for plane, part in zip(self.colour, colour, strict=True):
             plane[place] = part
 
     def shine(
         self, shot: Index, column: Array, row: Array, depth: Array, size: Array, colour: Array
     ) -> None:
-        """Note lamps, where they are in the picture and nothing stands before them."""
+        """Add lamps that are in the image and not hidden."""
         rows, width = self.shots.rows, self.shots.width
         inside = ((row >= 0) & (row < rows) & (column >= 0) & (column < width)).nonzero()[0]
         parts = (shot, column, row, np.maximum(size, 1.2), *colour, depth)
@@ -73,7 +72,7 @@ class StreetFrame:
 
 @cache
 def noise() -> Array:
-    """A tile of clouds from 0 to 1 that can be laid end to end; the same always."""
+    """A seamless tile of cloud noise from 0 to 1, always the same."""
     rng = np.random.default_rng(7)
     total = np.zeros((TILE, TILE))
     for octave in range(2, 8):
@@ -91,13 +90,13 @@ def noise() -> Array:
 
 
 def rough(across: Array, along: Array) -> Array:
-    """The tile of clouds at any coordinates; a unit is a pixel of the tile."""
+    """The cloud noise at any coordinates; the unit is a pixel of the tile."""
     row, column = along.astype(np.int32) & (TILE - 1), across.astype(np.int32) & (TILE - 1)
     return noise().take(row * TILE + column)
 
 
-def hashed(*keys: NDArray[np.integer]) -> Array:
-    """A number from 0 to 1 that looks random and depends on whole numbers only."""
+def pseudorandom(*keys: NDArray[np.integer]) -> Array:
+    """A pseudorandom number from 0 to 1 that depends on the integers ``keys`` only."""
     total = np.zeros((), np.uint32)
     for factor, key in zip((0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D), keys, strict=False):
         total = (total ^ (key.astype(np.uint32) * np.uint32(factor))) * np.uint32(0x27D4EB2F)

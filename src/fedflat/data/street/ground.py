@@ -1,4 +1,4 @@
-"""The ground: roads with their marks, kerbs, pavements, lawns, and hills where it ends."""
+"""The ground: roads with markings, kerbs, pavements, lawns, and hills at its end."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from fedflat.data.street.styles import Style, shades
 from fedflat.data.street.town import Town
 
 EDGE = 400.0
-"""Where the ground meets the hills."""
+"""Distance of the hills in metres."""
 HILL, PAINT = np.array([0.32, 0.42, 0.34], np.float32), np.array([0.86, 0.86, 0.84], np.float32)
 
 
 @dataclass(frozen=True)
 class Ground:
-    """Pixels of the ground, and where they lie in the town."""
+    """Pixels of the ground and their positions in the town."""
 
     place: Index
     east: Array
     north: Array
 
     def only(self, chosen: NDArray[np.bool_]) -> Ground:
-        """Some of them."""
+        """A selection of them."""
         return Ground(
             self.place.compress(chosen), self.east.compress(chosen), self.north.compress(chosen)
         )
 
 
 def lay_ground(frame: StreetFrame, town: Town) -> Ground:
-    """Fill all below the horizon that no house hides."""
+    """Render everything below the horizon that no house hides."""
     shots, style = frame.shots, town.style
     _hills(frame, town)
     lines = (shots.drops >= shots.exact_height[:, None] / EDGE).reshape(-1, 1)
@@ -79,23 +79,23 @@ def lay_ground(frame: StreetFrame, town: Town) -> Ground:
 
 
 def _hills(frame: StreetFrame, town: Town) -> None:
-    """Green hills behind everything, by direction only."""
+    """Green hills behind everything, depending on the direction only."""
     shots = frame.shots
     angle = np.degrees(np.arctan(shots.slopes)) + shots.heading[:, None]
     ridge = np.interp(angle % 360 / 360 * 256, np.arange(257), _ridge(town.number))
     high = np.float32(0.012) + np.float32(0.055) * ridge
     far = shots.drops < (shots.exact_height / EDGE).astype(np.float32)[:, None]
     line = (far & (-shots.drops < high.max())).ravel().nonzero()[0]
-    there = -shots.drops.take(line)[:, None] < high.take(line // shots.rows, 0)
-    there &= frame.mask.reshape(-1, shots.width).take(line, 0) == SKY
-    place = (line[:, None] * shots.width + np.arange(shots.width))[there]
+    covered = -shots.drops.take(line)[:, None] < high.take(line // shots.rows, 0)
+    covered &= frame.mask.reshape(-1, shots.width).take(line, 0) == SKY
+    place = (line[:, None] * shots.width + np.arange(shots.width))[covered]
     frame.mask[place], frame.depth[place] = GREEN, EDGE
     frame.paint(place, HILL)
 
 
 @lru_cache(maxsize=32)
 def _ridge(number: int) -> Array:
-    """How high the hills around a town are, all around."""
+    """The height of the hills around a town, by direction."""
     tile = noise()[(number * 37) & 255]
     return np.append(tile, tile[0]).astype(np.float64)
 
@@ -109,10 +109,10 @@ def _parks(town: Town, east: Array, north: Array) -> Array:
 def _marks(
     colour: Array, style: Style, road: Array, across: Array, far: Array, along: Array, pixel: Array
 ) -> None:
-    """The lines in the middle and the crossings; paint covers as much of a pixel as it lies in.
+    """Centre lines and crossings, antialiased.
 
-    ``across`` and ``along`` are measured from the middle of the street and of the next one that
-    crosses it; ``far`` is how long ``along`` is, ``pixel`` how wide a pixel is there.
+    ``across`` and ``along`` are measured from the centre of the street and of the next crossing
+    street; ``far`` is the length of ``along``, ``pixel`` the width of a pixel there.
     """
     past = far - style.road
     corner = (road & (past > 0.9) & (past < 4.4) & (across < style.road - 0.3)).nonzero()[0]
@@ -135,7 +135,7 @@ def _marks(
 
 
 def _blend(colour: Array, place: Index, tone: Array, share: Array | np.float32) -> None:
-    """Paint that covers a share of pixels."""
+    """Blend a colour into pixels by a share."""
     for plane, part in zip(colour, tone, strict=True):
         bare = plane.take(place)
         plane[place] = bare + (part - bare) * share

@@ -1,5 +1,4 @@
-"""The finish of a picture: what falls before the lens, how a game draws it, and how a camera takes
-it."""
+"""The final look of an image: rain and snow, and the rendering of a game or a camera."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ GREY = np.array([0.3, 0.59, 0.11], np.float32)
 
 @dataclass(frozen=True)
 class Lens:
-    """One camera: its white balance, its exposure, its noise."""
+    """One camera: white balance, exposure and noise."""
 
     style: str
     balance: tuple[float, float, float]
@@ -28,8 +27,8 @@ class Lens:
     grain: float
 
     @classmethod
-    def drawn(cls, style: str, rng: np.random.Generator) -> Lens:
-        """A camera; a game has the same for everybody."""
+    def sample(cls, style: str, rng: np.random.Generator) -> Lens:
+        """A random camera; a game has the same one for all."""
         if style == "game":
             return cls(style, (1.0, 1.0, 1.0), 1.0, 0.0)
         red, blue = rng.uniform(0.95, 1.05, 2).tolist()
@@ -42,7 +41,7 @@ class Lens:
 
 
 def falling(picture: Array, weather: Weather, rngs: Sequence[np.random.Generator]) -> None:
-    """Rain as streaks, snow as flakes."""
+    """Draw rain as streaks, snow as flakes."""
     _, shots, rows, width = picture.shape
     planes, size, start = (
         picture.reshape(3, -1),
@@ -51,8 +50,8 @@ def falling(picture: Array, weather: Weather, rngs: Sequence[np.random.Generator
     )
     if weather.drops:
         count, step = int(rows * width / 90 * weather.drops / size), np.arange(5 * size)
-        drawn = [(rng.integers(rows, size=count), rng.integers(width, size=count)) for rng in rngs]
-        row, column = np.array(drawn).transpose(1, 0, 2)[..., None]
+        starts = [(rng.integers(rows, size=count), rng.integers(width, size=count)) for rng in rngs]
+        row, column = np.array(starts).transpose(1, 0, 2)[..., None]
         streaks = (
             (row + step) % rows * width
             + (column - step // (3 * size) * size) % width
@@ -62,11 +61,11 @@ def falling(picture: Array, weather: Weather, rngs: Sequence[np.random.Generator
             plane[streaks] += np.float32(0.1)
     if weather.snow:
         count = int(rows * width / 70 * weather.snow / size)
-        drawn = [
+        starts = [
             (rng.integers(rows - size, size=count), rng.integers(width - size, size=count))
             for rng in rngs
         ]
-        row, column = np.array(drawn).transpose(1, 0, 2)
+        row, column = np.array(starts).transpose(1, 0, 2)
         for down, out in product(range(size), range(size)):
             at = (row + down) * width + column + out + start
             for plane in planes:
@@ -74,14 +73,14 @@ def falling(picture: Array, weather: Weather, rngs: Sequence[np.random.Generator
 
 
 def develop(picture: Array, lens: Lens, rngs: Sequence[np.random.Generator]) -> NDArray[np.uint8]:
-    """Bytes: shots, colours, rows, columns."""
+    """The images as bytes: shots, colours, rows, columns."""
     picture = _game(picture) if lens.style == "game" else _real(picture, lens, rngs)
     image = (picture * 255 + 0.5).clip(0, 255).astype(np.uint8)
     return np.ascontiguousarray(image.transpose(1, 0, 2, 3))
 
 
 def _game(picture: Array) -> Array:
-    """Loud colours, hard contrast, few steps of brightness."""
+    """Saturated colours, high contrast, few brightness levels."""
     grey = (GREY @ picture.reshape(3, -1)).reshape(picture.shape[1:])
     picture = (grey + (picture - grey) * np.float32(1.45)).clip(0, 1)
     picture = (
@@ -93,7 +92,7 @@ def _game(picture: Array) -> Array:
 
 
 def _real(picture: Array, lens: Lens, rngs: Sequence[np.random.Generator]) -> Array:
-    """A soft lens that is darker at its edges, a film curve, noise."""
+    """Blur, vignette, film curve and noise."""
     red, green, blue = lens.balance
     mixed = (
         (np.eye(3) * 0.92 + GREY[:, None] * 0.08)
@@ -125,5 +124,5 @@ def _vignette(rows: int, width: int) -> Array:
 
 @cache
 def _grain() -> Array:
-    """Noise that all pictures share, each from another place in it."""
+    """Noise that all images share, each from another position."""
     return np.random.default_rng(11).standard_normal(1 << 18, np.float32)

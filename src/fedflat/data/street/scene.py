@@ -1,4 +1,4 @@
-"""Pictures and their masks: a town, cameras, the traffic at those moments, a light and a lens."""
+"""Rendering of images and masks: a town, cameras, traffic, light and lens."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ def pictures(
     rngs: Sequence[np.random.Generator],
     bonnet: float = 0.0,
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Images (shots, colours, rows, columns) and masks (shots, rows, columns), each as if it were
-    alone.
+    """Images (shots, colours, rows, columns) and masks (shots, rows, columns).
 
-    The cameras make pictures of one size. The generators, one a shot, are for rain, snow and noise
-    only.
+    Each image is the same as if it were rendered alone. All cameras have the same image size. The
+    generators, one per shot, are for rain, snow and noise only.
     """
     shots = Shots(cameras)
     frame = StreetFrame(shots, lamps=light.weather.lamps > 0)
@@ -49,7 +48,7 @@ def pictures(
 
 
 def _fill(frame: StreetFrame, fixed: Figures, traffic: Traffic) -> None:
-    """All that stands in the street."""
+    """Add everything that stands in the street."""
     sight = figure.in_sight(frame.shots, fixed, traffic.people, traffic.person_shot)
     cars, shot = car.in_sight(frame.shots, traffic.cars, traffic.car_shot)
     figure.shade(frame, sight)
@@ -61,14 +60,14 @@ def _fill(frame: StreetFrame, fixed: Figures, traffic: Traffic) -> None:
 
 
 def _bonnet(frame: StreetFrame, share: float) -> None:
-    """The own bonnet at the lower edge: seen, and not to be told apart."""
+    """Add the vehicle's own bonnet at the lower edge, with the ignored label."""
     shots, size = frame.shots, frame.shots.rows * frame.shots.width
-    one, colour = _shape(shots.rows, shots.width, share)
-    there = (np.arange(shots.count)[:, None] * size + one).ravel()
-    frame.mask[there], frame.depth[there], frame.facing[there] = IGNORED, 1.0, ROUND
-    frame.paint(there, np.tile(colour, shots.count))
+    first, colour = _shape(shots.rows, shots.width, share)
+    covered = (np.arange(shots.count)[:, None] * size + first).ravel()
+    frame.mask[covered], frame.depth[covered], frame.facing[covered] = IGNORED, 1.0, ROUND
+    frame.paint(covered, np.tile(colour, shots.count))
     if frame.glow is not None:
-        frame.glow[there] = 0
+        frame.glow[covered] = 0
 
 
 @lru_cache(maxsize=8)
@@ -77,6 +76,6 @@ def _shape(rows: int, width: int, share: float) -> tuple[Index, Array]:
     slopes = Shots([Camera(0, 0, 0, width=width, rows=rows)]).slopes
     edge = rows * (1 - share * (1 - 0.45 * (slopes / slopes[-1]) ** 2))
     below = (np.arange(rows)[:, None] + 0.5 - edge).ravel()
-    there = (below > 0).nonzero()[0]
-    shine = 0.13 + 0.12 * np.exp(-below[there] * 70 / rows)
-    return there, shine.astype(np.float32) * np.array([[0.9], [0.95], [1.1]], np.float32)
+    covered = (below > 0).nonzero()[0]
+    shine = 0.13 + 0.12 * np.exp(-below[covered] * 70 / rows)
+    return covered, shine.astype(np.float32) * np.array([[0.9], [0.95], [1.1]], np.float32)

@@ -1,5 +1,4 @@
-"""What towns look like: how wide their streets are, how their houses are built and coloured, what
-grows there."""
+"""Styles of towns: width of streets, shape and colours of houses, kinds of trees."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Style:
-    """How a town is built. Lengths are in metres, colours are red, green and blue from 0 to 255."""
+    """The style of a town. Lengths are in metres, colours are RGB from 0 to 255."""
 
     name: str
     walls: tuple[Colour, ...]
@@ -29,14 +28,13 @@ class Style:
     gap: float = 0.0
     setback: float = 0.0
     gable: float = 0.0
-    """How high gables rise above the eaves, as a share of the house's width."""
+    """Height of gables above the eaves, relative to the house's width."""
     windows: tuple[float, float, float] = (2.4, 0.5, 0.55)
-    """Metres from window to window, and which share of the width and height of its field a window
-    takes."""
+    """Metres between windows, and the relative width and height of a window in its field."""
     shops: float = 0.4
     block: Range = (58, 84)
     road: float = 4.2
-    """From the middle of the road to the kerb."""
+    """Metres from the centre of the road to the kerb."""
     pavement: float = 2.6
     verge: float = 0.0
     asphalt: Colour = (92, 92, 96)
@@ -44,7 +42,7 @@ class Style:
     lawn: Colour = (98, 128, 62)
     centre: Colour = (232, 232, 226)
     solid: bool = False
-    """Whether the middle of the road is an unbroken double line."""
+    """True if the centre line is an unbroken double line."""
     tree: str = "round"
     tree_gap: float = 14.0
     tree_height: Range = (5, 8)
@@ -277,12 +275,11 @@ STYLES = (
 
 
 def style_of(number: int) -> Style:
-    """The style of a town: after the last of them the list starts again, with streets and houses of
-    their own."""
+    """The style of a town; the list repeats, with other streets and houses."""
     return STYLES[number % len(STYLES)]
 
 
 @lru_cache(maxsize=64)
 def shades(colours: tuple[Colour, ...]) -> Array:
-    """Colours from 0 to 1, one a row."""
+    """Colours from 0 to 1, one per row."""
     return np.asarray(np.array(colours, np.float32) / 255)

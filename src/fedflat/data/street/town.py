@@ -1,9 +1,8 @@
-"""A town: a net of streets, blocks of houses, and what stands along the kerb. Drawn once from a
-seed; it never moves.
+"""A town: a grid of streets, blocks of houses, and objects along the kerbs.
 
-East-west and north-south streets cross at right angles, at distances that vary. All lengths are
-metres in the town's own frame: 0 is the south-western corner of the part in which vehicles drive.
-Around it lie blocks that are only seen.
+It is generated once from a seed. East-west and north-south streets cross at right angles, at
+varying distances. All lengths are metres in the town's own coordinates: 0 is the south-western
+corner of the part in which vehicles drive. The blocks around it are only visible.
 """
 
 from __future__ import annotations
@@ -19,18 +18,17 @@ from fedflat.data.street.camera import Array
 from fedflat.data.street.styles import Style, style_of
 
 DRIVEN, SEEN = 5, 3
-"""Blocks a side in which vehicles drive, and rows of blocks around them that are only seen."""
+"""Blocks per side in which vehicles drive, and rows of blocks around them that are only visible."""
 DEEP = 11.0
-"""How deep a house is."""
+"""Depth of a house in metres."""
 LAMP, SIGN, LIGHTS, PERSON, TREE, POPLAR, FIR, PALM = range(8)
 TREES = {"round": (TREE, 0.3), "poplar": (POPLAR, 0.13), "fir": (FIR, 0.23), "palm": (PALM, 0.3)}
-"""The kind of a tree, and half its width as a share of its height."""
+"""The kind of a tree, and half its width relative to its height."""
 
 
 @dataclass(frozen=True)
 class Houses:
-    """Boxes on the ground, one a row: west, east, south and north side, height of the eaves, and
-    their looks."""
+    """Boxes on the ground, one per row: sides, height of the eaves, and looks."""
 
     sides: Array
     height: Array
@@ -42,7 +40,7 @@ class Houses:
 
     @cached_property
     def middle(self) -> Array:
-        """East and north of the middle."""
+        """East and north of the centres."""
         return (
             np.stack([self.sides[:, 0] + self.sides[:, 1], self.sides[:, 2] + self.sides[:, 3]], 1)
             / 2
@@ -50,28 +48,27 @@ class Houses:
 
     @cached_property
     def reach(self) -> Array:
-        """From the middle to a corner."""
+        """Distance from the centre to a corner."""
         return np.asarray(
             np.hypot(self.sides[:, 1] - self.sides[:, 0], self.sides[:, 3] - self.sides[:, 2]) / 2
         )
 
     @cached_property
     def colours(self) -> Array:
-        """Red, green and blue of the walls, then of the roofs."""
+        """RGB of the walls, then of the roofs."""
         return np.concatenate([self.wall, self.roof]).T.copy()
 
     @cached_property
     def trims(self) -> Array:
-        """Red, green and blue of the trims."""
+        """RGB of the trims."""
         return self.trim.T.copy()
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Upright things without depth, one a row: kind, place, height, half the width, tint, and a
-    number of its own.
+    """Upright flat objects, one per row: kind, position, height, half width, tint and a number.
 
-    ``toward`` is the direction (east, north) in which a lamp's arm reaches.
+    ``toward`` is the direction (east, north) of a lamp's arm.
     """
 
     kind: NDArray[np.int64]
@@ -86,14 +83,14 @@ class Figures:
         return len(self.kind)
 
     def at(self, index: NDArray[np.int64]) -> Figures:
-        """Some of them."""
+        """A selection of them."""
         return Figures(
             *(getattr(self, name).take(index, 0) for name in Figures.__dataclass_fields__)
         )
 
     @classmethod
-    def joined(cls, parts: list[Figures]) -> Figures:
-        """All of them in one."""
+    def concatenate(cls, parts: list[Figures]) -> Figures:
+        """Concatenate figures."""
         return cls(
             *(
                 np.concatenate([getattr(part, name) for part in parts])
@@ -104,32 +101,32 @@ class Figures:
 
 @dataclass(frozen=True)
 class Town:
-    """Streets, houses and figures, with tables to look things up in."""
+    """Streets, houses and figures, with lookup tables."""
 
     number: int
     style: Style
     lines: tuple[Array, Array]
-    """Where the north-south streets lie (east), and the east-west streets (north)."""
+    """Positions of the north-south streets (east), and of the east-west streets (north)."""
     houses: Houses
     figures: Figures
     low: float
-    """The smallest coordinate in the tables, which have a row for each metre."""
+    """The smallest coordinate in the tables, which have a row per metre."""
     nearest: tuple[Array, Array]
     """The street nearest to each metre."""
     roofs: NDArray[np.uint8]
-    """How high it is built, by metre north and metre east."""
+    """Height of buildings, by metre north and metre east."""
     parks: NDArray[np.bool_]
-    """Which blocks are parks: by block north and block east."""
+    """True for blocks that are parks: by block north and block east."""
 
     def street(self, axis: int, at: Array) -> Array:
-        """How far coordinates lie from the nearest street that crosses ``axis``."""
+        """Distance of coordinates from the nearest street that crosses ``axis``."""
         table = self.nearest[axis]
         return at - table[np.clip(at - self.low, 0, len(table) - 1).astype(np.int32)]
 
 
 @lru_cache(maxsize=32)
 def town(number: int, seed: int) -> Town:
-    """Town ``number`` of the world drawn from ``seed``."""
+    """Town ``number`` of the world with this ``seed``."""
     style, rng = style_of(number), numpy_generator(seed, "street/town", number)
     east, north = _lines(style, rng), _lines(style, rng)
     parks = rng.random((len(north) - 1, len(east) - 1)) < style.parks
@@ -151,7 +148,15 @@ def town(number: int, seed: int) -> Town:
     nearest = (_nearest(east, metres), _nearest(north, metres))
     roofs = _roofs(houses, low, len(metres))
     return Town(
-        number, style, (east, north), houses, Figures.joined(figures), low, nearest, roofs, parks
+        number,
+        style,
+        (east, north),
+        houses,
+        Figures.concatenate(figures),
+        low,
+        nearest,
+        roofs,
+        parks,
     )
 
 
@@ -168,7 +173,7 @@ def _nearest(lines: Array, metres: NDArray[np.float64]) -> Array:
 def _perimeter(
     style: Style, rng: np.random.Generator, block: tuple[float, float, float, float]
 ) -> Array:
-    """Houses along the four sides of a block; a lot here and there is empty."""
+    """Houses along the four sides of a block; some lots are empty."""
     west, east, south, north = block
     depth = min(DEEP, (east - west) / 2.4, (north - south) / 2.4)
     rows = []
@@ -180,14 +185,14 @@ def _perimeter(
         rows += [(west, west + depth, start, end)]
     for start, end in _cut(style, rng, south + depth + style.gap, north - depth - style.gap):
         rows += [(east - depth, east, start, end)]
-    kept = np.array(rows, np.float32).reshape(-1, 4)
-    return kept[rng.random(len(kept)) < 0.95]
+    lots = np.array(rows, np.float32).reshape(-1, 4)
+    return lots[rng.random(len(lots)) < 0.95]
 
 
 def _cut(
     style: Style, rng: np.random.Generator, start: float, end: float
 ) -> list[tuple[float, float]]:
-    """Lots from ``start`` to ``end``, as wide as the style wants them but for rounding."""
+    """Lots from ``start`` to ``end`` of about the width that the style has."""
     least, most = style.lot
     if end - start < least:
         return []
@@ -206,7 +211,7 @@ def _houses(style: Style, rng: np.random.Generator, sides: Array) -> Houses:
     width = np.minimum(sides[:, 1] - sides[:, 0], sides[:, 3] - sides[:, 2])
     gable = style.gable * width * rng.uniform(0.7, 1.0, count)
 
-    def drawn(colours: tuple[tuple[int, int, int], ...], spread: float) -> Array:
+    def random_colours(colours: tuple[tuple[int, int, int], ...], spread: float) -> Array:
         chosen = np.array(colours)[rng.integers(len(colours), size=count)] / 255
         return np.clip(chosen * rng.uniform(1 - spread, 1 + spread, (count, 1)), 0, 1).astype(
             np.float32
@@ -216,9 +221,9 @@ def _houses(style: Style, rng: np.random.Generator, sides: Array) -> Houses:
         sides,
         height.astype(np.float32),
         gable.astype(np.float32),
-        drawn(style.walls, 0.08),
-        drawn(style.trims, 0.03),
-        drawn(style.roofs, 0.1),
+        random_colours(style.walls, 0.08),
+        random_colours(style.trims, 0.03),
+        random_colours(style.roofs, 0.1),
         rng.random(count) < style.shops,
     )
 
@@ -236,13 +241,12 @@ def _roofs(houses: Houses, low: float, metres: int) -> NDArray[np.uint8]:
 def _furniture(
     style: Style, rng: np.random.Generator, lines: Array, across: Array, *, turned: bool = False
 ) -> Figures:
-    """What stands along the kerbs of parallel streets: trees, lamps, signs, and lights where
-    streets cross."""
+    """Objects along the kerbs of parallel streets: trees, lamps, signs, and traffic lights."""
     parts = []
     start, end = float(across[0]), float(across[-1])
     corner = style.road + style.verge + style.pavement
 
-    def stood(
+    def add_row(
         kind: int, line: float, side: int, at: NDArray[np.float64], off: float, clear: float
     ) -> None:
         at = at[np.abs(at[:, None] - across).min(1) > clear]
@@ -257,15 +261,17 @@ def _furniture(
         for side in (-1, 1):
             kerb = style.road + (style.verge / 2 if style.verge else 0.7)
             trees = np.arange(start, end, style.tree_gap) + rng.uniform(0, style.tree_gap)
-            stood(TREE, line, side, trees + rng.uniform(-1, 1, len(trees)), kerb + 0.2, corner + 3)
+            add_row(
+                TREE, line, side, trees + rng.uniform(-1, 1, len(trees)), kerb + 0.2, corner + 3
+            )
             lamps = np.arange(start, end, style.lamp_gap) + (side > 0) * style.lamp_gap / 2
-            stood(LAMP, line, side, lamps, style.road + 0.45, corner)
+            add_row(LAMP, line, side, lamps, style.road + 0.45, corner)
             signs = np.arange(start, end, 37.0) + rng.uniform(0, 37)
-            stood(
+            add_row(
                 SIGN, line, side, signs + rng.uniform(-9, 9, len(signs)), style.road + 0.5, corner
             )
             kind = LIGHTS if style.road > 4 and number % 2 == 0 else SIGN
-            stood(
+            add_row(
                 kind,
                 line,
                 side,
@@ -273,7 +279,7 @@ def _furniture(
                 style.road + 0.6,
                 0.5,
             )
-    return Figures.joined(parts)
+    return Figures.concatenate(parts)
 
 
 def _posts(

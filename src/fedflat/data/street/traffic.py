@@ -1,4 +1,4 @@
-"""What moves: where a vehicle drives and how it looks around, and the cars and people it meets."""
+"""Moving objects: routes and views of vehicles, and the cars and people they meet."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from fedflat.data.street.styles import shades
 from fedflat.data.street.town import DRIVEN, PERSON, SEEN, Figures, Town
 
 STEP = 7.0
-"""Metres from one picture of a vehicle to its next."""
+"""Metres between successive images of a vehicle."""
 FAR = 62.0
-"""How far away cars and people are still drawn."""
+"""Distance up to which cars and people are rendered."""
 SPOTS = np.arange(-FAR, FAR, 6.2)
-"""Where in a lane there may be a car, from the camera."""
+"""Possible positions of cars in a lane, relative to the camera."""
 SIDES = np.array([-1.0, 1.0])
 
 
 @dataclass(frozen=True)
 class View:
-    """From where a vehicle looks."""
+    """The camera position of a kind of vehicle."""
 
     height: float
     pitch: float
     bonnet: float
-    """How high the own bonnet stands in the picture, as a share of it."""
+    """Height of the own bonnet in the image, relative to the image's height."""
 
 
 COATS = (
@@ -45,8 +45,7 @@ VIEWS = {"car": View(1.45, 0.0, 0.07), "bus": View(2.7, -3.5, 0.0), "scooter": V
 
 @dataclass(frozen=True)
 class Cars:
-    """Cars, one a row: middle, half extents east and north, the side the front looks to, colour,
-    kind of body."""
+    """Cars, one per row: centre, half extents, direction of the front, colour, kind of body."""
 
     place: Array
     half: Array
@@ -55,13 +54,13 @@ class Cars:
     tall: Array
 
     def at(self, index: Index) -> Cars:
-        """Some of them, or one as often as it is named."""
+        """A selection of them; indices may repeat."""
         return Cars(*(getattr(self, name).take(index, 0) for name in Cars.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What cameras meet, and in which shot."""
+    """The cars and people near cameras, and their shots."""
 
     cars: Cars
     car_shot: Index
@@ -70,8 +69,10 @@ class Traffic:
 
 
 def drive(town: Town, rng: np.random.Generator, frames: int) -> NDArray[np.float64]:
-    """East, north and heading along the way of one vehicle, a row a picture. It keeps right, and
-    turns now and then."""
+    """East, north and heading along a vehicle's route, one row per image.
+
+    It drives on the right, and turns now and then.
+    """
     axis, way = int(rng.integers(2)), int(rng.choice([-1, 1]))
     inner = [lines[SEEN : SEEN + DRIVEN + 1] for lines in town.lines]
     line = float(rng.choice(inner[axis]))
@@ -98,7 +99,7 @@ def drive(town: Town, rng: np.random.Generator, frames: int) -> NDArray[np.float
 def camera(
     row: NDArray[np.float64], view: View, rng: np.random.Generator, width: int, rows: int
 ) -> Camera:
-    """The camera of a vehicle at one place of its way; it nods a little."""
+    """The camera of a vehicle at one position of its route, with a little random pitch."""
     east, north, heading = row.tolist()
     height, pitch = view.height * rng.uniform(0.97, 1.03), view.pitch + rng.normal(0, 0.5)
     return Camera(east, north, heading, height, pitch, width, rows)
@@ -107,7 +108,7 @@ def camera(
 def meet(
     town: Town, cameras: Sequence[Camera], rngs: Sequence[np.random.Generator], busy: float
 ) -> Traffic:
-    """The cars and people near cameras, drawn anew for each picture with its own generator."""
+    """The cars and people near cameras, random for each image by its own generator."""
     cars, people, looks, counts = [], [], [], []
     for camera, rng in zip(cameras, rngs, strict=True):
         for axis in (0, 1):
@@ -116,32 +117,32 @@ def meet(
             near = lines[np.abs(lines - across) < FAR * 0.8].astype(np.float64)
             cars.append(_cars(town, rng, axis, near, across, along, busy))
             people.append(_people(town, rng, near, across, along, busy))
-        met = len(people[-2][0]) + len(people[-1][0])
+        count = len(people[-2][0]) + len(people[-1][0])
         looks.append(
             (
-                rng.normal(1.7, 0.1, met),
-                rng.integers(len(COATS), size=met),
-                rng.integers(1 << 30, size=met),
+                rng.normal(1.7, 0.1, count),
+                rng.integers(len(COATS), size=count),
+                rng.integers(1 << 30, size=count),
             )
         )
-        counts.append(met)
+        counts.append(count)
     shot, axes = np.divmod(np.arange(len(cars)), 2)
     driven = [len(part[0]) for part in cars]
     walking = axes.repeat([len(part[0]) for part in people])
     return Traffic(
-        _built(town, cars, axes.repeat(driven)),
+        _build_cars(town, cars, axes.repeat(driven)),
         shot.repeat(driven),
-        _persons(_turned(walking, *_joined(people)), *_joined(looks)),
+        _persons(_to_world(walking, *_concatenate(people)), *_concatenate(looks)),
         np.arange(len(cameras)).repeat(counts),
     )
 
 
-def _joined(parts: Sequence[tuple[Array, ...]]) -> list[Array]:
+def _concatenate(parts: Sequence[tuple[Array, ...]]) -> list[Array]:
     return [np.concatenate(each) for each in zip(*parts, strict=True)]
 
 
-def _turned(axis: Index, across: Array, along: Array) -> Array:
-    """East and north, one pair a row, of what is measured across and along streets."""
+def _to_world(axis: Index, across: Array, along: Array) -> Array:
+    """East and north, one pair per row, from distances across and along streets."""
     return np.stack([np.where(axis, along, across), np.where(axis, across, along)], 1).astype(
         np.float32
     )
@@ -156,15 +157,14 @@ def _cars(
     along: float,
     busy: float,
 ) -> tuple[Array, ...]:
-    """Parked at both kerbs, driving in both lanes of these streets; the camera's own place is
-    free."""
+    """Cars parked at both kerbs and driving in both lanes; the camera's own place is free."""
     style = town.style
     lanes = lines[:, None, None] + SIDES[:, None] * np.array([style.road * 0.48, style.road - 1.05])
-    shape = (*lanes.shape, len(SPOTS))  # streets, sides, driving and parked, spots along the street
+    shape = (*lanes.shape, len(SPOTS))  # streets, sides, driving or parked, positions
     at = along + SPOTS + rng.uniform(-0.6, 0.6, shape) + rng.uniform(0, 6.2, lanes.shape)[..., None]
     share = np.array([0.16, style.parked * (style.road > 3.5)])[:, None]
-    kept = (rng.random(shape) < share * busy).ravel().nonzero()[0]
-    lane, at = kept // len(SPOTS), at.take(kept)
+    occupied = (rng.random(shape) < share * busy).ravel().nonzero()[0]
+    lane, at = occupied // len(SPOTS), at.take(occupied)
     middle = lanes.take(lane)
     clear = np.abs(at[:, None] - town.lines[1 - axis]).min(1) > style.road + np.array(
         [2.5, 5.0]
@@ -187,12 +187,12 @@ def _cars(
     )
 
 
-def _built(town: Town, drawn: Sequence[tuple[Array, ...]], axis: Index) -> Cars:
-    middle, at, lane, wide, long, tint, van, tall, low = _joined(drawn)
+def _build_cars(town: Town, parts: Sequence[tuple[Array, ...]], axis: Index) -> Cars:
+    middle, at, lane, wide, long, tint, van, tall, low = _concatenate(parts)
     side = SIDES.take(lane // 2 % 2)
-    way = np.where(axis, -side, side)  # one keeps right
+    way = np.where(axis, -side, side)  # driving on the right
     place, half, front = (
-        _turned(axis, *pair) for pair in ((middle, at), (wide, long), (0 * way, way))
+        _to_world(axis, *pair) for pair in ((middle, at), (wide, long), (0 * way, way))
     )
     return Cars(
         place,
@@ -206,7 +206,7 @@ def _built(town: Town, drawn: Sequence[tuple[Array, ...]], axis: Index) -> Cars:
 def _people(
     town: Town, rng: np.random.Generator, lines: Array, across: float, along: float, busy: float
 ) -> tuple[Array, Array]:
-    """Where people walk along these streets, across and along; a few cross them."""
+    """Positions of people along these streets, across and along; a few cross them."""
     style = town.style
     line = lines.repeat(rng.poisson(style.people * busy, len(lines)))
     count = len(line)
@@ -214,8 +214,8 @@ def _people(
     off = style.road + style.verge + 0.3 + rng.uniform(0, style.pavement - 0.4, count)
     off = np.where(rng.random(count) < 0.07, rng.uniform(-1, 1, count) * style.road, off)
     middle = line + SIDES.take(rng.integers(2, size=count)) * off
-    kept = np.hypot(at - along, middle - across) > 4.5
-    return middle[kept], at[kept]
+    visible = np.hypot(at - along, middle - across) > 4.5
+    return middle[visible], at[visible]
 
 
 def _persons(place: Array, height: Array, coat: Index, own: Index) -> Figures:

@@ -1,8 +1,8 @@
-"""Which house is seen where, and how its walls look.
+"""Visible houses and the look of their walls.
 
-A ray of the camera goes over the ground into one direction for all pixels of a column. It meets
-boxes in some order; each is seen above those before it. So for each column the boxes are peeled off
-from near to far, as long as one rises above all before it.
+All rays of an image column go over the ground in one direction. They hit boxes in some order; each
+box is visible above those before it. So for each column the boxes are processed from near to far,
+as long as one rises above all before it.
 """
 
 from __future__ import annotations
@@ -14,52 +14,60 @@ from numpy.typing import NDArray
 
 from fedflat.data.street.camera import Array, Index, Shots
 from fedflat.data.street.fragments import steps
-from fedflat.data.street.frame import BUILDING, EAST, NORTH, SOUTH, WEST, StreetFrame, hashed, rough
+from fedflat.data.street.frame import (
+    BUILDING,
+    EAST,
+    NORTH,
+    SOUTH,
+    WEST,
+    StreetFrame,
+    pseudorandom,
+    rough,
+)
 from fedflat.data.street.styles import shades
 from fedflat.data.street.town import Houses, Town
 
 REACH = 230.0
-"""How far houses are seen."""
+"""Distance up to which houses are rendered."""
 MOST = 12
-"""The most houses behind one another in a column."""
+"""Most houses behind one another in a column."""
 
 
 @dataclass(frozen=True)
 class WallHits:
-    """Where rays meet houses: which column of all shots, which house, how far that is, which row
-    its top has there."""
+    """Hits of rays on houses: column over all shots, house, depth, and the row of its top."""
 
     ray: Index
     house: Index
     depth: Array
     top: Array
     sideways: NDArray[np.bool_]
-    """Whether it is the west or the east wall."""
+    """True if it is the west or the east wall."""
     along: Array
-    """How far from the corner of the wall the ray ends."""
+    """Distance of the hit from the corner of the wall."""
     wide: Array
-    """From corner to corner."""
+    """Width of the wall."""
 
     def at(self, index: Index) -> WallHits:
-        """Some of them."""
+        """A selection of them."""
         return WallHits(
             *(getattr(self, name).take(index) for name in WallHits.__dataclass_fields__)
         )
 
     def facing(self, shots: Shots) -> NDArray[np.uint8]:
-        """Which way the walls face."""
+        """The orientations of the walls."""
         east, north = (part.take(self.ray) > 0 for part in shots.rays)
         facing = np.where(self.sideways, np.where(east, WEST, EAST), np.where(north, SOUTH, NORTH))
         return facing.astype(np.uint8)
 
     def blur(self, shots: Shots) -> Array:
-        """How much of a wall a pixel sees from left to right, in metres."""
+        """Horizontal width of a pixel on the wall, in metres."""
         east, north = (part.take(self.ray) for part in shots.rays)
         return np.asarray(self.depth / shots.focal / np.abs(np.where(self.sideways, east, north)))
 
 
 def raise_walls(frame: StreetFrame, town: Town) -> None:
-    """Put the houses into pictures."""
+    """Render the houses."""
     shots = frame.shots
     hits = _meet(shots, town.houses)
     layers = _peel(shots, hits)
@@ -87,7 +95,7 @@ def raise_walls(frame: StreetFrame, town: Town) -> None:
 
 
 def _near(shots: Shots, houses: Houses) -> tuple[Index, Index]:
-    """In which shot which house may be seen."""
+    """Pairs of shots and houses that may be visible."""
     around = shots.around(houses.middle, REACH + float(houses.reach.max(initial=0)))
     middle, reach, edge = (
         houses.middle.take(around, 0),
@@ -101,7 +109,7 @@ def _near(shots: Shots, houses: Houses) -> tuple[Index, Index]:
 
 
 def _meet(shots: Shots, houses: Houses) -> WallHits:
-    """All hits in the pictures, shot by shot and house by house."""
+    """All hits, shot by shot and house by house."""
     shot, near = _near(shots, houses)
     sides = houses.sides.take(near, 0).T
     first, count = _columns(shots, shot, sides)
@@ -129,8 +137,7 @@ def _meet(shots: Shots, houses: Houses) -> WallHits:
 
 
 def _columns(shots: Shots, shot: Index, sides: Array) -> tuple[Index, Index]:
-    """In which columns houses can be: the first and how many, a little more than there are at both
-    ends."""
+    """Columns that may contain houses: the first and the number, with a small margin."""
     right, ahead = shots.view(shot, sides[[0, 0, 1, 1]], sides[[2, 3, 2, 3]])
     column = shots.width / 2 + shots.focal * right / np.maximum(ahead, 1)
     whole, slack = ahead.min(0) < 1, 1 + shots.focal * 1e-3
@@ -144,8 +151,7 @@ def _columns(shots: Shots, shot: Index, sides: Array) -> tuple[Index, Index]:
 
 
 def _peel(shots: Shots, hits: WallHits) -> list[tuple[Index, Array]]:
-    """Layers from near to far: for each ray the hit and the row of its top, infinite where there is
-    none."""
+    """Layers from near to far: for each ray the hit and the row of its top, or infinity."""
     size = shots.count * shots.width
     skyline, layers = np.full(size, shots.rows, np.float32), []
     ray, depth, top = hits.ray, hits.depth, hits.top
@@ -162,7 +168,8 @@ def _peel(shots: Shots, hits: WallHits) -> list[tuple[Index, Array]]:
         )
         nearest = np.full(size, np.inf, np.float32)
         np.minimum.at(nearest, ray, depth)
-        first = (depth == nearest.take(ray)).nonzero()[0][::-1]  # of two as near the first stays
+        # of equally near hits, the first wins
+        first = (depth == nearest.take(ray)).nonzero()[0][::-1]
         number, row = np.zeros(size, np.int64), np.full(size, np.inf, np.float32)
         number[ray[first]], row[ray[first]] = left[first], top[first]
         layers.append((number, row))
@@ -173,8 +180,10 @@ def _peel(shots: Shots, hits: WallHits) -> list[tuple[Index, Array]]:
 def _paint(
     frame: StreetFrame, town: Town, hits: WallHits, there: Index, seen: Index, up: Array
 ) -> None:
-    """Walls with windows between bands, and roofs. All that does not depend on the height is worked
-    out hit by hit."""
+    """Walls with windows between bands, and roofs.
+
+    Everything that does not depend on the height is computed per hit.
+    """
     style, houses, focal = town.style, town.houses, frame.shots.focal
     pitch, share_wide, share_high = style.windows
     house = hits.house.take(seen)
@@ -205,7 +214,7 @@ def _paint(
         roof, dirt, dirt * low
     )
     wall += (houses.trims.take(house, 1) - wall) * np.maximum(frame_of, band * np.float32(0.85))
-    lucky = hashed(house, floor.astype(np.int32), column.astype(np.int32).take(seen))
+    lucky = pseudorandom(house, floor.astype(np.int32), column.astype(np.int32).take(seen))
     shine = 0.65 + 0.6 * lucky + 0.25 * (storey - floor)
     wall += (shades((style.glass,)).T * shine - wall) * glass
     frame.paint(there, wall)
@@ -214,5 +223,5 @@ def _paint(
 
 
 def _soft(inside: Array, width: Array) -> Array:
-    """1 inside, 0 outside, and in between for a pixel that is wider than the edge."""
+    """1 inside, 0 outside, and between them where a pixel is wider than the edge."""
     return np.asarray((inside / width + 0.5).clip(0, 1))

@@ -1,5 +1,4 @@
-"""Weather and light: what the sky looks like, and what it does to the colours below. It never
-changes a mask."""
+"""Weather and light: the sky, and its effect on colours. They never change a mask."""
 
 from __future__ import annotations
 
@@ -19,19 +18,18 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Weather:
-    """Colours from 0 to 1; ``sun`` and ``ambient`` are what direct light and the sky give to a
-    white wall."""
+    """Colours from 0 to 1; ``sun`` and ``ambient`` are the light of sun and sky on a white wall."""
 
     zenith: Triple
     horizon: Triple
     ambient: Triple
     sun: Triple = (0.0, 0.0, 0.0)
     high: float = 40.0
-    """How many degrees the sun stands above the horizon."""
+    """Degrees of the sun above the horizon."""
     clouds: float = 0.3
     cloud: Triple = (1.0, 1.0, 1.0)
     haze: float = 0.0022
-    """How much of the haze's colour a metre adds."""
+    """Share of the haze's colour that a metre adds."""
     wet: float = 0.0
     lamps: float = 0.0
     drops: float = 0.0
@@ -105,8 +103,7 @@ WARM, GLOW = (
 
 @dataclass(frozen=True)
 class Light:
-    """A weather at one time of day: where the sun stands, how bright it is, where the clouds
-    are."""
+    """A weather at one time of day: position and brightness of the sun, position of clouds."""
 
     weather: Weather
     azimuth: float
@@ -114,8 +111,8 @@ class Light:
     drift: float
 
     @classmethod
-    def drawn(cls, weather: Weather, rng: np.random.Generator) -> Light:
-        """A time of the day."""
+    def sample(cls, weather: Weather, rng: np.random.Generator) -> Light:
+        """A random time of the day."""
         return cls(
             weather,
             float(rng.uniform(0, 360)),
@@ -125,13 +122,13 @@ class Light:
 
     @property
     def toward(self) -> Triple:
-        """East, north and up of the sun."""
+        """East, north and up components of the sun's direction."""
         flat, high = radians(self.azimuth), radians(self.weather.high)
         return sin(flat) * cos(high), cos(flat) * cos(high), sin(high)
 
 
 def light_up(frame: StreetFrame, town: Town, light: Light, ground: Ground) -> Array:
-    """The pictures in this light, from 0 to about 1: colours, shots, rows, columns."""
+    """The lit images, from 0 to about 1: colours, shots, rows, columns."""
     weather, shots = light.weather, frame.shots
     ground = ground.only(frame.facing.take(ground.place) == UP)
     if weather.snow:
@@ -159,12 +156,12 @@ def light_up(frame: StreetFrame, town: Town, light: Light, ground: Ground) -> Ar
 
 
 def _column(colour: Triple) -> Array:
-    """Red, green and blue, one a row."""
+    """RGB as a column."""
     return np.array(colour, np.float32)[:, None]
 
 
 def _whiten(frame: StreetFrame, amount: float, ground: Ground) -> None:
-    """Snow, trodden on roads."""
+    """Snow, thinner on roads."""
     lying = np.where(frame.facing == UP, amount, 0.18).astype(np.float32)
     road = ground.only(frame.mask.take(ground.place) == ROAD)
     lying[road.place] *= 0.25 + 0.6 * (rough(road.east * 3, road.north * 3) > 0.5)
@@ -172,8 +169,7 @@ def _whiten(frame: StreetFrame, amount: float, ground: Ground) -> None:
 
 
 def _direct(frame: StreetFrame, town: Town, light: Light, ground: Ground) -> Array:
-    """How much of the sun's light falls on each pixel; less on the ground where a house stands
-    between."""
+    """The share of sunlight on each pixel; less on ground in the shadow of houses."""
     east, north, high = light.toward
     direct = (
         np.array([high, -east, east, -north, north, 0.55], np.float32).clip(0).take(frame.facing)
@@ -191,7 +187,7 @@ def _direct(frame: StreetFrame, town: Town, light: Light, ground: Ground) -> Arr
 
 
 def _street_light(frame: StreetFrame, amount: float) -> Array:
-    """Warm light from the lamps near the ground, and the own headlights ahead."""
+    """Warm light of lamps near the ground, and of the own headlights."""
     shots = frame.shots
     depth = frame.depth.reshape(shots.count, shots.rows, shots.width)
     up = np.maximum(shots.height[:, None, None] - shots.drops[..., None] * depth, 0)
@@ -203,9 +199,9 @@ def _street_light(frame: StreetFrame, amount: float) -> Array:
 
 def _sky(frame: StreetFrame, light: Light, picture: Array) -> None:
     shots, weather = frame.shots, light.weather
-    there = (frame.mask == SKY).nonzero()[0]
-    _, row, ray = frame.lines(there)
-    rise = np.maximum(-shots.drops, 0).ravel()  # by row
+    sky = (frame.mask == SKY).nonzero()[0]
+    _, row, ray = frame.lines(sky)
+    rise = np.maximum(-shots.drops, 0).ravel()  # per row
     up = rise.take(row)
     ray_east, ray_north = (part.take(ray) for part in shots.rays)
     blend = (rise * 2.4).clip(0, 1) ** 0.75
@@ -226,11 +222,11 @@ def _sky(frame: StreetFrame, light: Light, picture: Array) -> None:
         star = rough(ray_east * 700 / (up + 0.5), ray_north * 700 / (up + 0.5) + up * 900) > 0.9
         colour += (star & (up > 0.06)) * np.float32(0.5 * weather.stars)
     for plane, part in zip(picture, colour, strict=True):
-        plane[there] = part
+        plane[sky] = part
 
 
 def _halos(frame: StreetFrame, picture: Array, amount: float) -> None:
-    """Light that spreads around lamps."""
+    """Light around lamps."""
     shot, column, row, radius, *colours = (
         np.concatenate(part) for part in zip(*frame.lights, strict=True)
     )
@@ -251,8 +247,7 @@ def _halos(frame: StreetFrame, picture: Array, amount: float) -> None:
 
 
 def _mirror(frame: StreetFrame, picture: Array, wet: float, ground: Ground) -> None:
-    """Wet ground shows what stands above the horizon, upside down, the more the flatter one
-    looks."""
+    """Reflections of objects above the horizon on wet ground, stronger at flat angles."""
     shots, place = frame.shots, ground.place
     shot, row, ray = frame.lines(place)
     across = (
@@ -261,7 +256,7 @@ def _mirror(frame: StreetFrame, picture: Array, wet: float, ground: Ground) -> N
         .astype(int)
     )
     across = across.take(row)
-    start = ray + shot * (shots.rows - 1) * shots.width  # the pixel's column in the uppermost row
+    start = ray + shot * (shots.rows - 1) * shots.width  # the pixel's column in the top row
     lines = across, np.maximum(across - 1, 0), np.minimum(across + 2, shots.rows - 1)
     mirrored = [start + line * shots.width for line in lines]
     puddles = (rough(ground.east * 2.2, ground.north * 2.2) * 2.4 - 0.7).clip(0.25, 1)

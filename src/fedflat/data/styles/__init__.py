@@ -1,2 +1,4 @@
-"""The style of an image, taken from one image and given to another: by frequencies, by colours, in
-clusters."""
+"""Image styles that can be transferred: by frequencies or by colours, and banks of styles.
+
+Pieces and methods that use styles are in `client/` and `methods/`. Start with `frequencies.py`.
+"""

@@ -1,5 +1,4 @@
-"""Whose style an image is given: a bank of the styles of all clients' images, drawn from by a
-generator."""
+"""A bank of the styles of all clients' images, for random style transfer."""
 
 from __future__ import annotations
 
@@ -13,11 +12,10 @@ from fedflat.errors import SettingError
 
 @dataclass(frozen=True)
 class StyleBank:
-    """A style for each image of all clients, and a number that is the same for those that look
-    alike (of one town)."""
+    """A style and a look number per image of all clients; equal looks have equal numbers."""
 
     styles: Tensor
-    """What a style is made of; the first axis counts the images."""
+    """The styles; the first axis counts the images."""
     looks: Tensor
 
     def __post_init__(self) -> None:
@@ -31,27 +29,28 @@ class StyleBank:
         return len(self.looks)
 
     def draw(self, looks: Tensor, rng: torch.Generator, *, own: bool = False) -> Tensor:
-        """A style for each of some images with these looks, drawn with replacement from images that
-        look otherwise, or with ``own`` from all of them."""
-        drawn = []
+        """A random style per image, with replacement, from images of other looks (``own``: from
+        all)."""
+        indices = []
         for look in looks.tolist():
             others = torch.arange(len(self)) if own else self.others(look)
-            drawn.append(int(others[torch.randint(len(others), (1,), generator=rng)]))
-        return self.styles.index_select(0, torch.tensor(drawn, dtype=torch.long))
+            indices.append(int(others[torch.randint(len(others), (1,), generator=rng)]))
+        return self.styles.index_select(0, torch.tensor(indices, dtype=torch.long))
 
     def others(self, look: float) -> Tensor:
-        """The images that look otherwise."""
-        found = (self.looks != look).nonzero().squeeze(-1)
-        if len(found) == 0:
+        """The images with another look."""
+        candidates = (self.looks != look).nonzero().squeeze(-1)
+        if len(candidates) == 0:
             raise SettingError(
-                f"a bank of styles: all {len(self)} images are of one domain, and there is none of another to take a "
-                'style from. Use clients of several domains, or let them take any: exclude="none".'
+                f"a bank of styles: all {len(self)} images are of one domain, and there is none "
+                "of another to take a style from. Use clients of several domains, or let them "
+                'take any: exclude="none".'
             )
-        return found
+        return candidates
 
 
 def chosen(index: Tensor) -> Tensor:
-    """Which of a client's images are given a style: every second one, always the same.
+    """Mask of a client's images that get a style: every second one, always the same.
 
     >>> chosen(torch.arange(5)).tolist()
     [True, False, True, False, True]

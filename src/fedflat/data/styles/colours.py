@@ -1,10 +1,10 @@
-"""Styles as means and spreads of colours in LAB space, after Reinhard et al., Color Transfer
-between Images, 2001.
+"""Styles as means and deviations of colours in LAB space.
 
-    x' = (x - mean) / std * other_std + other_mean      for each channel, in LAB; then back to red, green and blue
+Reinhard et al., Color Transfer between Images, 2001:
 
-LAB has 8 bits a channel, as in OpenCV: ``L 255/100, a + 128, b + 128`` of sRGB under the white of
-D65.
+    x' = (x - mean) / std * other_std + other_mean      per channel, in LAB; then back to RGB
+
+LAB has 8 bits per channel, as in OpenCV: ``L 255/100, a + 128, b + 128`` of sRGB under D65 white.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from fedflat.data.styles.frequencies import levels
 from fedflat.errors import SettingError
 
 SAME = 1e-6
-"""A smaller spread of grey levels is that of a constant channel: it becomes the other mean."""
+"""Below this deviation of grey levels a channel counts as constant and gets the other mean."""
 TO_XYZ = (
     (0.412453, 0.357580, 0.180423),
     (0.212671, 0.715160, 0.072169),
     (0.019334, 0.119193, 0.950227),
 )
-"""Linear red, green and blue to X, Y and Z."""
+"""Linear RGB to XYZ."""
 WHITE = (0.950456, 1.0, 1.088754)
 CORNER = 0.008856
-"""Below it the cube root of LAB is a straight line."""
+"""Below this value LAB replaces the cube root by a straight line."""
 
 
 def rgb_to_lab(images: Tensor) -> Tensor:
-    """LAB on the scale of 8 bits, not rounded, of images ``(N, 3, h, w)`` with levels from 0 to
-    255.
+    """LAB on an 8-bit scale, not rounded, of images ``(N, 3, h, w)`` with levels from 0 to 255.
 
-    >>> rgb_to_lab(torch.tensor([200, 100, 50]).view(1, 3, 1, 1)).flatten().round(decimals=3).tolist()
+    >>> lab = rgb_to_lab(torch.tensor([200, 100, 50]).view(1, 3, 1, 1))
+    >>> lab.flatten().round(decimals=3).tolist()
     [136.755, 164.307, 173.379]
     """
     c = _colours(images).to(torch.float64) / 255
@@ -49,8 +49,7 @@ def rgb_to_lab(images: Tensor) -> Tensor:
 
 
 def lab_to_rgb(lab: Tensor) -> Tensor:
-    """Red, green and blue from 0 to 255, not rounded, of LAB on the scale of 8 bits; other colours
-    are cut off."""
+    """RGB from 0 to 255, not rounded, of LAB on an 8-bit scale; other colours are clipped."""
     lab = _colours(lab).to(torch.float64)
     light = lab[:, 0] / 2.55
     bright = light > 903.3 * CORNER
@@ -63,25 +62,23 @@ def lab_to_rgb(lab: Tensor) -> Tensor:
 
 
 def lab_bytes(images: Tensor) -> Tensor:
-    """LAB of images in 8 bits a channel, kept as real numbers."""
+    """LAB of images rounded to 8 bits per channel, as floats."""
     return rgb_to_lab(images).round().clamp(0, 255)
 
 
 def statistics(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and population spread of each channel of each image, both ``(N, C)``."""
+    """Mean and population standard deviation per image and channel, both ``(N, C)``."""
     std, mean = torch.std_mean(values.to(torch.float64), dim=(-2, -1), correction=0)
     return mean, std
 
 
 def colour_style(images: Tensor) -> tuple[Tensor, Tensor]:
-    """Means and spreads of images in 8-bit LAB, both ``(N, 3)``: what a client of FedDrive puts
-    into the bank."""
+    """Means and deviations of images in 8-bit LAB, both ``(N, 3)``: FedDrive's style."""
     return statistics(lab_bytes(images))
 
 
-def matched(values: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """The values with another mean and spread in each channel of each image, before clipping and
-    truncation."""
+def match_statistics(values: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """The values with another mean and deviation per image and channel, before clipping."""
     x = values.to(torch.float64)
     own_mean, own_std = (part[..., None, None] for part in statistics(x))
     mean, std = (part.to(x)[..., None, None] for part in (mean, std))
@@ -90,15 +87,18 @@ def matched(values: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 
 
 def recoloured(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """Images ``(N, 3, h, w)`` with levels from 0 to 255 in other colour styles, one for each image
-    or one for all."""
-    lab = levels(matched(lab_bytes(images), mean, std))
+    """Images ``(N, 3, h, w)`` with levels from 0 to 255 in other colour styles.
+
+    There is one style per image, or one for all.
+    """
+    lab = levels(match_statistics(lab_bytes(images), mean, std))
     return lab_to_rgb(lab).round().clamp(0, 255).to(torch.uint8)
 
 
 def _colours(images: Tensor) -> Tensor:
     if images.dim() != 4 or images.shape[1] != 3:
         raise SettingError(
-            f"colour styles: images must be a batch (N, 3, h, w) of colours, found {tuple(images.shape)}."
+            "colour styles: images must be a batch (N, 3, h, w) of colours, found "
+            f"{tuple(images.shape)}."
         )
     return images

@@ -1,19 +1,18 @@
-"""Styles as amplitudes of low frequencies, after Yang and Soatto, FDA, CVPR 2020, arXiv:2004.05498.
+"""Styles as amplitudes of low frequencies, after Yang and Soatto, FDA, CVPR 2020.
 
     F      the Fourier transform of a channel, h x w frequencies; A = |F|
-    style  A at the frequencies -r..r by -c..c: the centre of the shifted amplitudes, (2r+1) x (2c+1) numbers
+    style  A at the frequencies -r..r by -c..c: the centre of the shifted amplitudes
     x'     the image with other amplitudes there; phases and all other frequencies stay
 
-Only these frequencies change, so only they are computed: with E_r and E_c the rows of the
-transform's matrices,
+(arXiv:2004.05498.) Only these frequencies change, so only they are computed. With E_r and E_c the
+rows of the transform's matrices,
 
     F = E_r x E_c'        x' = x + Re(E_r* (A' - A) F/A E_c*') / (h w)
 
 which needs no transform of the whole image and gives an image its own style without any error.
-Where an image has nothing at a frequency (a constant image has nothing but its mean), the phase
-there is 0.
+Where the amplitude is 0 (a constant image has only its mean), the phase is 0.
 
-LADD gives source images the styles of clients (`exchange`, r = c = 1); FedDrive's CFSI mixes images
+LADD gives source images the styles of clients (`exchange`, r = c = 1). FedDrive's CFSI mixes images
 with one another (`mix`, r = 5 % of h, c = 5 % of w).
 """
 
@@ -28,14 +27,14 @@ from torch.nn.functional import interpolate
 from fedflat.errors import SettingError, number, shown
 
 HALVES = (1, 1)
-"""LADD's window: 3 x 3 amplitudes of each channel."""
+"""LADD's window: 3 x 3 amplitudes per channel."""
 GUARD = 1e-3
-"""Added before grey levels are truncated, so that rounding does not take a level from an image with
-its own style."""
+"""Added before grey levels are truncated, so that rounding does not change an image with its own
+style."""
 
 
 def halves(height: int, width: int, share: float) -> tuple[int, int]:
-    """Half the window's sides as CFSI has them: a share of each side of the image.
+    """Half the window's sides as in CFSI: a share of each side of the image.
 
     >>> halves(180, 240, 0.05)
     (9, 12)
@@ -47,18 +46,17 @@ def halves(height: int, width: int, share: float) -> tuple[int, int]:
 
 
 def amplitudes(images: Tensor, half: tuple[int, int] = HALVES) -> Tensor:
-    """The amplitudes ``(N, C, 2r+1, 2c+1)`` of images ``(N, C, h, w)`` around frequency 0, which is
-    in the middle."""
+    """The amplitudes ``(N, C, 2r+1, 2c+1)`` of images ``(N, C, h, w)``, frequency 0 centred."""
     return _low(_real(images), half).abs()
 
 
 def client_style(
     images: Tensor, half: tuple[int, int] = HALVES, size: tuple[int, int] | None = (512, 1024)
 ) -> Tensor:
-    """The mean of the images' amplitudes, ``(C, 2r+1, 2c+1)``: what a client of LADD sends once.
+    """The mean amplitudes of the images, ``(C, 2r+1, 2c+1)``: what a client of LADD sends once.
 
     The images have grey levels from 0 to 255 and are resized to ``size`` (height, width; ``None``:
-    as they are). Channels stay in their order.
+    not resized). Channels keep their order.
     """
     if len(images) == 0:
         raise SettingError("a style: it is a mean over images, found none.")
@@ -66,8 +64,7 @@ def client_style(
 
 
 def resized(images: Tensor, size: tuple[int, int] | None) -> Tensor:
-    """Images of another height and width: cubic and smoothed, as Pillow does it, but not
-    rounded."""
+    """Images of another height and width: bicubic with antialiasing, as in Pillow, not rounded."""
     x = _real(images)
     if size is None or tuple(x.shape[-2:]) == tuple(size):
         return x
@@ -75,17 +72,17 @@ def resized(images: Tensor, size: tuple[int, int] | None) -> Tensor:
 
 
 def exchange(images: Tensor, styles: Tensor, share: float | Tensor = 1.0) -> Tensor:
-    """The images with the amplitudes ``A + share (styles - A)`` around frequency 0, before
-    rounding.
+    """The images with the amplitudes ``A + share (styles - A)`` around frequency 0, not rounded.
 
-    ``styles`` has one window for each image, or one for all; its size says the window's. ``share``
-    may be a number for each image.
+    ``styles`` has one window per image, or one for all; its size is that of the window. ``share``
+    may be a number per image.
     """
     x = _real(images)
     sides = tuple(styles.shape[-2:])
     if styles.shape[-3] != x.shape[1] or any(side % 2 == 0 for side in sides):
         raise SettingError(
-            f"a style must have {x.shape[1]} channels, as the images, and odd sides, found {tuple(styles.shape[-3:])}."
+            f"a style must have {x.shape[1]} channels, as the images, and odd sides, found "
+            f"{tuple(styles.shape[-3:])}."
         )
     low = _low(x, (sides[0] // 2, sides[1] // 2))
     own = low.abs()
@@ -99,10 +96,10 @@ def exchange(images: Tensor, styles: Tensor, share: float | Tensor = 1.0) -> Ten
 
 
 def restyled(images: Tensor, styles: Tensor, size: tuple[int, int] | None = (512, 1024)) -> Tensor:
-    """Images with grey levels from 0 to 255 in the styles of clients, as LADD trains on them before
-    the rounds.
+    """Images with levels from 0 to 255 in the styles of clients, as LADD's server trains on them.
 
-    The exchange is done at the ``size`` the styles were taken at, and the result resized back.
+    The exchange is made at ``size``, at which the styles were computed, and the result is resized
+    back.
     """
     changed = exchange(resized(images, size), styles).round().clamp(0, 255)
     return (
@@ -111,16 +108,15 @@ def restyled(images: Tensor, styles: Tensor, size: tuple[int, int] | None = (512
 
 
 def mix(images: Tensor, styles: Tensor, share: float | Tensor) -> Tensor:
-    """CFSI: images with grey levels from 0 to 255 whose amplitudes go a ``share`` of the way to the
-    styles'.
+    """CFSI: images with levels from 0 to 255 with amplitudes moved towards ``styles`` by ``share``.
 
-    Its values are truncated to whole levels; what is brighter than 255 is 255.
+    The result is truncated to integer levels up to 255.
     """
     return levels(exchange(images, styles, share).abs())
 
 
 def levels(values: Tensor) -> Tensor:
-    """Whole grey levels from 0 to 255, truncated.
+    """Integer grey levels from 0 to 255, truncated.
 
     >>> levels(torch.tensor([-3.0, 11.9, 11.9999, 256.8])).tolist()
     [0, 11, 12, 255]
@@ -139,26 +135,24 @@ def _real(images: Tensor) -> Tensor:
 def _low(x: Tensor, half: tuple[int, int]) -> Tensor:
     rows, columns = _waves(x, half)
     low: Tensor = rows @ x.to(rows.dtype) @ columns.T
-    # What a sum of so many terms leaves by rounding alone is nothing.
+    # Amplitudes below the rounding error of the sum count as 0.
     nothing = torch.finfo(x.dtype).eps * x.abs().sum(dim=(-2, -1), keepdim=True)
     return torch.where(low.abs() > nothing, low, torch.zeros_like(low))
 
 
 def _waves(x: Tensor, half: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """The rows of the two transforms' matrices that belong to the frequencies from ``-half`` to
-    ``half``."""
-    found = []
+    """The rows of both transform matrices for the frequencies from ``-half`` to ``half``."""
+    waves = []
     for name, side, reach in zip(("height", "width"), x.shape[-2:], half, strict=True):
         if not 0 <= reach <= (side - 1) // 2:
             raise SettingError(
-                f"a style: frequencies up to {shown(reach)} cannot be told apart in images of {name} {side}. "
-                f"Use at most {(side - 1) // 2}."
+                f"a style: frequencies up to {shown(reach)} cannot be told apart in images of "
+                f"{name} {side}. Use at most {(side - 1) // 2}."
             )
         frequencies = torch.arange(-reach, reach + 1, device=x.device)
-        # Whole turns are taken off while the numbers are whole, so that large images lose no
-        # digits.
+        # Subtract whole turns while the numbers are integers, so that large images lose no digits.
         turns = torch.outer(frequencies, torch.arange(side, device=x.device)) % side
         angle = turns.to(torch.float64) * (-2 * math.pi / side)
         wave = torch.complex(angle.cos(), angle.sin())
-        found.append(wave.to(torch.complex128 if x.dtype == torch.float64 else torch.complex64))
-    return found[0], found[1]
+        waves.append(wave.to(torch.complex128 if x.dtype == torch.float64 else torch.complex64))
+    return waves[0], waves[1]
