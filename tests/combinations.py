@@ -75,11 +75,11 @@ ADDED = {
 """What can be added to them, by the columns of the table."""
 
 REASONS = {
-    "keep their memory under the name": "is in it",
+    "store their state under the name": "is in it",
     "both choose where a client's gradient is taken": "two probes",
     "both decide where the server steps to": "two server steps",
-    "keeps a memory, and": "would move twice",
-    "averages clients": "other weights",
+    "has a state, and": "would move twice",
+    "weighting of clients": "other weights",
 }
 """Why two are refused: a piece of the message, and the word for the table."""
 

@@ -145,7 +145,12 @@ TOGETHER = [
 """Combinations of the papers, and some of our own."""
 
 OURS = [entry for entry in registered("method") if entry.make.__module__.startswith("fedflat.")]
-WITH_TOPOLOGY = ("fedflat.methods.topology_recipes", "fedflat.methods.style_clusters")
+WITH_TOPOLOGY = (
+    "fedflat.methods.fedseq",
+    "fedflat.methods.hfl",
+    "fedflat.methods.fedbuff",
+    "fedflat.methods.style_clusters",
+)
 """The modules of the methods that bring a topology."""
 STARS = [entry for entry in OURS if entry.make.__module__ not in WITH_TOPOLOGY]
 EVERY = [*ROWS.values(), *TOGETHER]

@@ -90,9 +90,9 @@ def test_a_chain_keeps_its_order() -> None:
 
 
 def test_a_chain_cannot_be_blended() -> None:
-    with pytest.raises(SettingError, match=r"both bring client pieces and one of them is a chain"):
+    with pytest.raises(SettingError, match=r"both have client pieces and one of them is a chain"):
         chain(sam()) + prox()
-    with pytest.raises(SettingError, match=r"both bring server pieces"):
+    with pytest.raises(SettingError, match=r"both have server pieces"):
         server_sgd() + chain(fedavgm())
     assert keys((chain(sam()) + server_sgd() + swa()).server) == ["server_sgd"]
 
@@ -130,16 +130,16 @@ def test_a_memory_is_not_moved_twice() -> None:
     keeper = Method(client=(Keeper(),), text="keeper()")
     assert keys((keeper + sam(0.1)).client) == ["sam", "keeper"]
     with pytest.raises(
-        SettingError, match=r"keeper\(\) keeps a memory, and sam\(rho=0.1\) to its right asks"
+        SettingError, match=r"keeper\(\) has a state, and sam\(rho=0.1\) to its right makes"
     ):
         chain(keeper, sam(0.1))
-    with pytest.raises(SettingError, match="asks for 2 exchanges a round"):
+    with pytest.raises(SettingError, match="makes 2 exchanges a round"):
         chain(fedavgm(), naive_fedgloss(admm=False))
     assert keys((fedavgm() + naive_fedgloss(admm=False)).server) == [
         "server_sam",
         "server_momentum",
     ]
-    with pytest.raises(SettingError, match="asks for 2 exchanges"):
+    with pytest.raises(SettingError, match="makes 2 exchanges"):
         chain(feddyn(), naive_fedgloss(admm=False))
 
 
@@ -147,7 +147,7 @@ def test_weightings_must_agree() -> None:
     assert (feddyn() + sam()).weighting == "uniform"
     assert (sam() + feddyn()).weighting == "uniform"
     assert fedavg().weighting is None
-    with pytest.raises(SettingError, match="averages clients sized"):
+    with pytest.raises(SettingError, match="needs sized weighting of clients"):
         Method(weighting="sized", text="mine()") + feddyn()
 
 
@@ -168,14 +168,14 @@ def test_two_probes_are_nested_on_purpose_only() -> None:
             pair[0] + pair[1]
     assert keys(chain(sam(), asam()).client) == ["sam", "asam"]
     with pytest.raises(
-        SettingError, match=r"smoo\(0.1\) keeps a memory, and sam\(\) to its right asks"
+        SettingError, match=r"smoo\(0.1\) has a state, and sam\(\) to its right makes"
     ):
         chain(fedsmoo(), sam())
 
 
 def test_a_first_exchange_for_the_gradient_moves_no_memory() -> None:
     with pytest.raises(
-        SettingError, match=r"stale_sam\(0.15\) keeps a memory, and mime\(.*asks for 2 exchanges"
+        SettingError, match=r"stale_sam\(0.15\) has a state, and mime\(.*makes 2 exchanges"
     ):
         fedgloss(admm=False) + mime()
     assert keys((fedgloss(admm=False) + mimelite()).server) == ["stale_sam", "mime"]
@@ -270,7 +270,7 @@ def test_the_local_settings_come_last() -> None:
         exp = Experiment(method=config, on=digits(clients=2), model=mlp(), rounds=1, local=local)
         assert keys(exp.pieces()) == ["sam", "dual", "clip", "decay", "momentum"]
     with pytest.raises(
-        SettingError, match="two client pieces keep their memory under the name 'clip'"
+        SettingError, match="two client pieces store their state under the name 'clip'"
     ):
         Experiment(method=clip(1.0), on=digits(clients=2), model=mlp(), rounds=1, local=local)
 
@@ -296,4 +296,4 @@ def test_text_for_people() -> None:
         sam(0.1) + wima(5)
     ).stack() == "client: sam(rho=0.1); evaluated: wima(window=5, scope='all')"
     unsaid = Method(client=(Momentum(0.9), WeightDecay(0.1)))
-    assert repr(unsaid) == "Method(client=(decay(0.1), momentum(0.9)), server=(), shadows=())"
+    assert repr(unsaid) == "Method(client=(decay(0.1), momentum(0.9)), server=(), averages=())"

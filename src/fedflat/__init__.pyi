@@ -113,6 +113,8 @@ from fedflat.flatness.surface import Surface as Surface
 from fedflat.methods.adabest import adabest as adabest
 from fedflat.methods.fedacg import fedacg as fedacg
 from fedflat.methods.fedala import fedala as fedala
+from fedflat.methods.fedbuff import fedasync as fedasync
+from fedflat.methods.fedbuff import fedbuff as fedbuff
 from fedflat.methods.fedcm import fedcm as fedcm
 from fedflat.methods.fedcr import fedcr as fedcr
 from fedflat.methods.feddyn import feddyn as feddyn
@@ -121,9 +123,14 @@ from fedflat.methods.fedfsa import fsa as fsa
 from fedflat.methods.fedgloss import fedgloss as fedgloss
 from fedflat.methods.fedgloss import naive_fedgloss as naive_fedgloss
 from fedflat.methods.fedlesam import fedlesam as fedlesam
+from fedflat.methods.fedseq import fedasyncseq as fedasyncseq
+from fedflat.methods.fedseq import fedcyclic as fedcyclic
+from fedflat.methods.fedseq import fedseq as fedseq
+from fedflat.methods.fedseq import fedseq2par as fedseq2par
 from fedflat.methods.fedsmoo import fedsmoo as fedsmoo
 from fedflat.methods.fedspeed import fedspeed as fedspeed
 from fedflat.methods.fedvc import fedvc as fedvc
+from fedflat.methods.hfl import hfl as hfl
 from fedflat.methods.ladd import self_training as self_training
 from fedflat.methods.mcd import mcd as mcd
 from fedflat.methods.mime import mime as mime
@@ -173,13 +180,6 @@ from fedflat.methods.recipes import mofedsam as mofedsam
 from fedflat.methods.scaffold import scaffold as scaffold
 from fedflat.methods.style_clusters import ladd as ladd
 from fedflat.methods.style_clusters import style_clusters as style_clusters
-from fedflat.methods.topology_recipes import fedasync as fedasync
-from fedflat.methods.topology_recipes import fedasyncseq as fedasyncseq
-from fedflat.methods.topology_recipes import fedbuff as fedbuff
-from fedflat.methods.topology_recipes import fedcyclic as fedcyclic
-from fedflat.methods.topology_recipes import fedseq as fedseq
-from fedflat.methods.topology_recipes import fedseq2par as fedseq2par
-from fedflat.methods.topology_recipes import hfl as hfl
 from fedflat.models.bisenet import bisenetv2 as bisenetv2
 from fedflat.models.cnn import cnn as cnn
 from fedflat.models.cnn import fsa_cnn as fsa_cnn

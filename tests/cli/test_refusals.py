@@ -62,12 +62,12 @@ METHODS = [
     ("fedsam(rho=)", "cannot read 'fedsam(rho=)'"),
     ("__import__('os').system('true')", "cannot read"),
     ("digits(iid())", "'digits' is a data set, not a method"),
-    ("sam(rho=0.1) + fedsam(rho=0.2)", "two client pieces keep their memory under the name 'sam'"),
+    ("sam(rho=0.1) + fedsam(rho=0.2)", "two client pieces store their state under the name 'sam'"),
     ("fedavg + 3", "cannot read '3'"),
-    ("chain(server_momentum(), naive_fedgloss())", "keeps a memory, and"),
+    ("chain(server_momentum(), naive_fedgloss())", "has a state, and"),
     (
         "chain(fedgloss(admm=False), naive_fedgloss(admm=False))",
-        "the memory would be moved 2 times",
+        "the state would be updated 2 times",
     ),
 ]
 
@@ -331,12 +331,12 @@ def test_clocks(capsys: pytest.CaptureFixture[str], clock: str, said: str) -> No
         (
             "hfl(clusters=4, T_c=50)",
             (),
-            "has only 2: they would never meet. Let them meet more often (every, in hfl T_c)",
+            "has only 2: they would never merge. Let them merge more often (every, in hfl T_c)",
         ),
         (
             "fedasyncseq(groups=4, R=50)",
             (),
-            "the run has only 2: they would never meet. Make R smaller",
+            "the run has only 2: they would never merge. Make R smaller",
         ),
         (
             "fedseq(groups=greedy(psi='labels', d_min=9999))",
@@ -390,12 +390,12 @@ def test_clocks(capsys: pytest.CaptureFixture[str], clock: str, said: str) -> No
         (
             "fedseq(groups=random(d_min=1))",
             (),
-            "each group would be one client. Raise d_min, or say k_max=1",
+            "each group would be one client. Raise d_min, or set k_max=1",
         ),
         (
             "fedcyclic()",
             ("--clients-per-round", "1"),
-            "are chains of one client each, so nothing would be handed on",
+            "are chains of one client each, so no client would train another one's model",
         ),
         (
             "hfl(clusters=given_groups([[0, 1], []]), T_c=1)",

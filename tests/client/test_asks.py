@@ -94,7 +94,9 @@ def test_a_client_without_a_test_part_says_so() -> None:
     what = ready(split=None)
     start = what.learner.initial()
     request = Request(1, Broadcast(0, start.params, start.buffers, 0.1, instruction=Evaluate()), {})
-    with pytest.raises(SettingError, match=r"client 1 was asked .* but it keeps none"):
+    with pytest.raises(
+        SettingError, match=r"client 1 has no test examples of its own .* split=0.7"
+    ):
         run_client(what.job, request, what.fed.data(1))
 
 

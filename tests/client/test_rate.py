@@ -87,7 +87,7 @@ def test_scaffold_divides_by_the_rates_there_were() -> None:
 
 def test_what_cannot_be_is_refused(some: tuple[Problem, Plan]) -> None:
     with pytest.raises(
-        SettingError, match=r"fedcm divides what clients walked by .* Leave out poly_rate\(\)"
+        SettingError, match=r"fedcm divides clients' updates by .* Leave out poly_rate\(\)"
     ):
         prepare(experiment(said("fedcm() + poly_rate()"), *some))
     with pytest.raises(

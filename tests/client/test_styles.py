@@ -137,7 +137,7 @@ def test_what_it_tells_is_said() -> None:
         text for text in prepare(experiment("fedavg + lab", DATA)).remarks() if "round 0" in text
     ]
     assert (
-        "every client learn of each training image of everybody the mean and the spread of its colours"
+        "every client learn the mean and the standard deviation of the colours of each training image"
         in said
     )
 
@@ -185,7 +185,7 @@ def test_the_own_town_and_weather_are_left_out_whatever_the_view() -> None:
 def test_what_has_no_style_is_refused() -> None:
     floats = [(x.float(), y) for x, y in DATA]
     with pytest.raises(
-        SettingError, match=r"pictures in bytes, from 0 to 255, and these data have torch.float32"
+        SettingError, match=r"pictures in bytes, from 0 to 255, but these data have torch.float32"
     ):
         prepare(experiment("fedavg + cfsi", floats))
     prepared, grey = (

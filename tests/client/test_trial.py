@@ -62,9 +62,13 @@ def refusal(model: Any, **more: Any) -> str:
 @pytest.mark.parametrize(
     ("buffer", "move", "message"),
     [
-        (torch.zeros(1, dtype=torch.long), count, "'kept' holds torch.int64 and moves in training"),
+        (
+            torch.zeros(1, dtype=torch.long),
+            count,
+            "'kept' holds torch.int64 and changes in training",
+        ),
         (torch.zeros(2), grow, "'kept' must keep its shape (2,) in training, found (4,)"),
-        (torch.zeros(4), always, "'kept' moves in evaluation"),
+        (torch.zeros(4), always, "'kept' changes in evaluation"),
         (torch.zeros(4), register, "adds or drops the buffers late"),
     ],
 )

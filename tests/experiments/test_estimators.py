@@ -18,7 +18,7 @@ import fedflat as ff
 from experiments.small import begin, experiment, final, kill_when_stopped, rows, start, timeless
 from fedflat.cli import main
 from fedflat.client.describers.classes import Confidence
-from fedflat.client.describers.public import so_many
+from fedflat.client.describers.public import examples_per_class
 from fedflat.client.describers.weights import ClassifierWeights
 from fedflat.client.instructions import LabelCounts
 from fedflat.client.local import LocalTraining
@@ -160,7 +160,7 @@ def test_confidence_on_the_public_set() -> None:
         model=ff.logistic(),
     )
     assert prepared.server_data is not None
-    shown = so_many(prepared.server_data.data, 2, prepared.exp.seed)
+    shown = examples_per_class(prepared.server_data.data, 2, prepared.exp.seed)
     assert shown.labels.bincount().tolist() == [2] * 10
     batch = shown.batch(torch.arange(20), torch.float64)
     for twin, found in zip(

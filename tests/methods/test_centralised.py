@@ -82,7 +82,7 @@ def test_there_is_no_server() -> None:
 def test_scaffold_refuses_local_momentum() -> None:
     for text in ("scaffold()", "feddc(0.1)", "fedgamma()", "fedlesam() + scaffold()"):
         with pytest.raises(
-            SettingError, match=r"scaffold divides .* local momentum makes wrong\. Use momentum 0"
+            SettingError, match=r"scaffold divides .* wrong with local momentum\. Use momentum 0"
         ):
             prepare(experiment(text))
         prepare(experiment(text, LocalTraining(weight_decay=0.1, clip=1.0)))

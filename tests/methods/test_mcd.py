@@ -107,7 +107,7 @@ def test_the_mean_of_both_is_judged() -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(
-        SettingError, match=r"mcd needs two classifiers, and segmentation\(\) has one"
+        SettingError, match=r"mcd needs two classifiers, but segmentation\(\) has one"
     ):
         prepare(experiment("mcd()", f"with_source({REAL}, {GAME})", task="segmentation()"))
     with pytest.raises(

@@ -99,7 +99,7 @@ def test_how_many_replies_are_needed() -> None:
     Krum(1).check(5)
     with pytest.raises(
         SettingError,
-        match=r"krum\(1\) needs at least 5 replies a round, but only 4 clients are asked",
+        match=r"krum\(1\) needs at least 5 replies a round, but only 4 clients are selected",
     ):
         Krum(1).check(4)
 

@@ -169,13 +169,21 @@ def test_models_wait_for_each_other_when_they_meet(R: str, every: int) -> None:
         (
             "scaffold()",
             "bank(3)",
-            r"scaffold\(\) means nothing with bank\(3\): it remembers at each client",
+            r"scaffold\(\) cannot be used with bank\(3\): it stores a state at each client",
         ),
-        ("all_clients()", "bank(3)", r"wants what every client has made, but with bank\(3\)"),
+        (
+            "all_clients()",
+            "bank(3)",
+            r"cannot be used with bank\(3\): it needs the model of every client",
+        ),
         ("fedavg", "bank(3, R=0)", "R"),
         ("fedavg", "bank(3, R='often')", "R"),
         ("fedavg", "bank('x')", "a grouping such as"),
-        ("fedavg", "bank(3, R=7)", "every 7 rounds, but the run has only 6: they would never meet"),
+        (
+            "fedavg",
+            "bank(3, R=7)",
+            "every 7 rounds, but the run has only 6: they would never merge",
+        ),
         ("fedavg", "bank(1)", "are superclients, but there are only 1"),
         ("trimmed_mean(1)", "bank(3)", "needs at least 3 replies a round, but only 1"),
     ],
@@ -190,5 +198,5 @@ def test_refusals(method: str, topology: str, words: str) -> None:
     [ClientSampler(clients=2, kind="bernoulli"), ClientSampler(cohorts=[[0, 1], [0]] * 3)],
 )
 def test_a_number_of_chains_that_varies(sampler: ClientSampler) -> None:
-    with pytest.raises(SettingError, match="every round must have as many chains"):
+    with pytest.raises(SettingError, match="every round must have the same number of chains"):
         prepare(experiment(topology="bank(3, R=2)", sampler=sampler))

@@ -59,7 +59,7 @@ def test_of_equal_silhouettes_the_fewer_clusters() -> None:
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(
         SettingError,
-        match=r"3 clients with 3 different styles allow at most 2. Say fewest=2 or less",
+        match=r"3 clients with 3 different styles allow at most 2. Use fewest=2 or less",
     ):
         style_clusters(LINE[:3])
     with pytest.raises(SettingError, match="9 clients with 1 different styles allow at most 1"):

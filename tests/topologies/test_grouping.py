@@ -15,7 +15,7 @@ from fedflat import greedy, icg, kmeans, random
 from fedflat.errors import FedflatError, SettingError
 from fedflat.registry.specs import parse
 from fedflat.topologies.groupings.grouping import Grouping, Groups, in_order
-from fedflat.topologies.groupings.kmeans import dealt
+from fedflat.topologies.groupings.kmeans import round_robin
 
 SIX = np.array(
     [
@@ -164,7 +164,7 @@ def test_single_precision_in_between_changes_no_group(
 )
 def test_clusters_are_dealt(labels: list[int], d_min: int, expected: Groups) -> None:
     grouping = kmeans(d_min=d_min, k_max=4)
-    assert grouping.fill(in_order(dealt(labels)), [100] * len(labels), d_min, 4) == expected
+    assert grouping.fill(in_order(round_robin(labels)), [100] * len(labels), d_min, 4) == expected
 
 
 def test_kmeans_finds_clusters_and_every_group_has_one_of_each() -> None:
@@ -252,7 +252,7 @@ def test_the_same_generator_gives_the_same_groups(text: str) -> None:
         (
             "random(d_min=100)",
             [100] * 6,
-            "each group would be one client. Raise d_min, or say k_max=1",
+            "each group would be one client. Raise d_min, or set k_max=1",
         ),
         ("icg(7)", [100] * 6, "icg: 7 groups cannot be made of 6 clients"),
         ("icg(0)", EQUAL, "groups must be a whole number of at least 1"),
@@ -262,7 +262,7 @@ def test_the_same_generator_gives_the_same_groups(text: str) -> None:
         (
             "greedy(psi='task2vec')",
             EQUAL,
-            "tau='kl' compares probabilities of classes, and psi='task2vec' gives none",
+            "tau='kl' compares probabilities of classes, but psi='task2vec' gives none",
         ),
         ("greedy(psi='confidences')", EQUAL, "Did you mean 'confidence'"),
         ("greedy(tau='wasserstein')", EQUAL, "tau must be 'cosine' or"),

@@ -31,11 +31,11 @@ from test_every_method import EVERY, experiment, said
 GROUPS = [[0, 2], [1], [3]]
 CHAINS = f"fedseq(groups=given_groups({GROUPS}))"
 REFUSED = {
-    "memory at each client": "remembers at each client",
+    "memory at each client": "stores a state at each client",
     "sends": "sends vectors to the server",
-    "wants": "wants what every client has made",
+    "wants": "needs the model of every client",
     "place": "centralised training",
-    "model": "must be sent the server's own model",
+    "model": "must start from the server's model",
 }
 """Why, by a word of it."""
 
@@ -131,7 +131,7 @@ def test_a_method_in_chains(text: str) -> None:
     why = refusal(text)
     if why:
         assert any(word in why for word in REFUSED.values()), why
-        assert re.search(r"Leave (it|one of them) out", why), why
+        assert re.search(r"Leave (it|one of them) out|Remove one of them", why), why
         return
     chains = collect_descriptions(
         prepare(in_chains(text)), RunFolder(), InProcess(threads=1), never

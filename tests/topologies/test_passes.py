@@ -202,10 +202,10 @@ def test_stopped_and_gone_on_with(said: str, tmp_path: Path) -> None:
         ("chains(groups=2, passes=0)", "passes must be a whole number of at least 1"),
         ("chains(cut=2, growth=linear(0.5, b=2))", "growth is about superclients"),
         ("chains(groups=2, growth=3)", "growth must be one such as"),
-        ("chains(groups=3, growth=linear(0.5, b=2))", "has 3 groups, and linear.* begins with 2"),
+        ("chains(groups=3, growth=linear(0.5, b=2))", "has 3 groups, but linear.* begins with 2"),
         (
             "chains(random(d_min=3, k_max=2), growth=linear(0.5, b=2))",
-            "cannot be made with another number of groups",
+            "cannot change its number of groups",
         ),
         ("chains(cut=2, draw='share')", "draw is about superclients"),
     ],

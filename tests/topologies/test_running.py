@@ -350,7 +350,7 @@ def test_a_topology_of_ones_own_on_the_command_line(tmp_path: Path) -> None:
     assert facts["experiment"]["plugins"][0]["names"] == ["ring"]
     refused = fedflat("run", "scaffold", *common, *said)
     assert refused.returncode == 2
-    assert "scaffold() means nothing with ring(backwards=True)" in " ".join(refused.stderr.split())
+    assert "scaffold() cannot be used with ring(backwards=True)" in " ".join(refused.stderr.split())
 
 
 def test_the_topology_is_in_the_setting_and_not_in_a_method() -> None:

@@ -342,7 +342,7 @@ def test_styles_are_counted_and_what_they_reveal_is_said() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(SettingError, match="a style is one of images, found inputs of shape"):
+    with pytest.raises(SettingError, match="a style needs images, found inputs of shape"):
         prepare(ff.experiment("ladd()", data(), rounds=1, clients_per_round=2, model="mlp"))
     with pytest.raises(SettingError, match="at least 9 clusters were asked for, but 8 clients"):
         told(world("style_clusters(by_style(fewest=9))"))

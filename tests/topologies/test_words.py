@@ -58,7 +58,8 @@ def test_every_word_is_tried() -> None:
     ours = {
         entry.name
         for entry in registered("method")
-        if entry.make.__module__ == "fedflat.methods.topology_recipes"
+        if entry.make.__module__
+        in ("fedflat.methods.fedseq", "fedflat.methods.hfl", "fedflat.methods.fedbuff")
     }
     assert ours == {text.partition("(")[0] for text in SAME}
 
@@ -106,7 +107,7 @@ def test_it_is_written_down_and_gone_on_with(text: str, tmp_path: Path) -> None:
 
 def test_the_stack_tells_it() -> None:
     assert said("fedseq(4) + sam(0.1)").stack().endswith("topology: chains(groups=4, draw='share')")
-    assert said("fedvc(8)").stack() == "virtual clients: 8 examples a visit, drawn by size"
+    assert said("fedvc(8)").stack() == "virtual clients: 8 examples each, drawn by size"
 
 
 @pytest.mark.parametrize(
@@ -209,12 +210,12 @@ def test_what_is_said_may_be_the_same() -> None:
     [
         (
             "fedseq(2) + hfl(2)",
-            r"fedseq\(groups=2\) and hfl\(clusters=2\) both say who talks to whom",
+            r"fedseq\(groups=2\) and hfl\(clusters=2\) both set the topology",
         ),
-        ("fedseq(2) + sam(0.1) + fedcyclic()", "both say who talks to whom"),
-        ("chain(fedseq(2), fedseq(2))", "both say who talks to whom"),
+        ("fedseq(2) + sam(0.1) + fedcyclic()", "both set the topology"),
+        ("chain(fedseq(2), fedseq(2))", "both set the topology"),
         ("fedvc(5) + fedvc(5)", "both make clients virtual"),
-        ("fedvc(5) + mime()", "averages clients uniform"),
+        ("fedvc(5) + mime()", "needs uniform weighting of clients"),
         ("centralised() + fedseq(2)", "has no server, so chains"),
         ("fedseq('two')", "groups must be a number or a grouping"),
         ("hfl(2, T_c=0)", "hfl: T_c must be a whole number of at least 1"),

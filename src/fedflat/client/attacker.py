@@ -1,5 +1,4 @@
-"""A client that attacks, where it is visited: what it makes of the data it holds before it trains
-on them."""
+"""Attacking clients: how they change the data they train on."""
 
 from __future__ import annotations
 
@@ -14,44 +13,46 @@ from fedflat.errors import SettingError
 from fedflat.registry.specs import TextSpec, register
 
 Pairs = tuple[tuple[int, int], ...]
-"""Classes that change places, two by two."""
+"""Pairs of classes that are exchanged."""
 
 
 class Attacker(TextSpec, ABC):
-    """A frozen dataclass. Its text makes it again: that is how clients elsewhere are told what they
-    are."""
+    """Base class of attackers: a frozen dataclass.
+
+    Clients on other machines build it from its text.
+    """
 
     @abstractmethod
     def data(self, data: ClientData) -> ClientData:
-        """What it trains on in place of what it holds; what it keeps for testing stays as it is."""
+        """Return the data to train on. The client's own test examples do not change."""
 
 
 def poisoned(attackers: Mapping[int, Attacker], client: int, data: ClientData) -> ClientData:
-    """What ``client`` trains on: what it holds, or what it makes of that if it is one of the
-    attackers."""
+    """Return the data that ``client`` trains on: changed by its attacker, if it has one."""
     return attackers[client].data(data) if client in attackers else data
 
 
-def pairs_of(said: str, pairs: object) -> Pairs:
-    """The pairs as tuples; whatever is not made of pairs of different classes is refused in the
-    name of ``said``."""
+def pairs_of(owner: str, pairs: object) -> Pairs:
+    """Return ``pairs`` as tuples.
+
+    Raises `SettingError` in the name of ``owner`` unless all classes differ.
+    """
     rows = pairs if isinstance(pairs, list | tuple) else ()
-    fits = bool(rows) and all(isinstance(row, list | tuple) and len(row) == 2 for row in rows)
-    named = [label for row in rows for label in row] if fits else []
+    valid = bool(rows) and all(isinstance(row, list | tuple) and len(row) == 2 for row in rows)
+    labels = [label for row in rows for label in row] if valid else []
     if (
-        not fits
-        or not all(type(label) is int and label >= 0 for label in named)
-        or len(set(named)) != len(named)
+        not valid
+        or not all(type(label) is int and label >= 0 for label in labels)
+        or len(set(labels)) != len(labels)
     ):
-        raise SettingError(f"{said}: pairs must be pairs of different classes, found {pairs!r}.")
+        raise SettingError(f"{owner}: pairs must be pairs of different classes, found {pairs!r}.")
     return tuple((a, b) for a, b in rows)
 
 
 @register("attacker", "swaps")
 @dataclass(frozen=True, repr=False)
 class Swaps(Attacker):
-    """Swaps the labels of pairs of classes in all it trains on. Other labels stay, and swapped
-    twice all do."""
+    """Exchanges the labels of pairs of classes in all training examples."""
 
     pairs: Pairs
 
@@ -59,7 +60,7 @@ class Swaps(Attacker):
         object.__setattr__(self, "pairs", pairs_of("swaps", self.pairs))
 
     def data(self, data: ClientData) -> ClientData:
-        """The same examples under the other labels."""
+        """Return the same examples with the exchanged labels."""
         labels = data.examples.labels.clone()
         swap = torch.arange(
             max(data.examples.classes, 1 + max(map(max, self.pairs))), device=labels.device

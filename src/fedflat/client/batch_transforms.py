@@ -1,8 +1,9 @@
-"""Pieces that change the batch: mixup and cutout. Ascent and descent of a step see the same changed
-batch.
+"""Pieces that change the batch: mixup and cutout.
 
 Zhang et al., mixup: Beyond Empirical Risk Minimization, ICLR 2018.
 DeVries and Taylor, Improved Regularization of Convolutional Neural Networks with Cutout, 2017.
+
+All gradients of a step use the same changed batch.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from fedflat.errors import SettingError, number
 
 @dataclass(frozen=True, repr=False)
 class Mixup(Piece):
-    """Blends each example with another of its batch by one ``lam ~ Beta(alpha, alpha)``, and their
-    losses alike."""
+    """Blends each example and its loss with another one of its batch.
+
+    The weight ``lam ~ Beta(alpha, alpha)`` is one per batch.
+    """
 
     alpha: Scalar = 1.0
 
@@ -31,28 +34,30 @@ class Mixup(Piece):
         scalar("mixup", "alpha", self.alpha, open_low=True)
 
     def check(self, site: ModelInfo) -> None:
-        """Refuse batches that are more than examples, and inputs that lie on no line."""
+        """Refuse tasks that build their own batches, and inputs that are whole numbers."""
         if site.task.makes_batches:
             raise SettingError(
-                f"mixup blends examples, and the batches of {site.task} are more. Leave it out."
+                f"mixup blends examples, but {site.task} builds batches of its own. Leave it out."
             )
         if site.sample is not None and not all(
             x.is_floating_point() for x in arguments(site.sample)
         ):
             raise SettingError(
-                "mixup blends inputs, and those of these data are whole numbers. Leave it out."
+                "mixup blends inputs, but the inputs of these data are whole numbers. Leave it out."
             )
 
     def batch(self, v: ClientContext, batch: Batch) -> Batch:
-        """The blended batch."""
+        """Return the blended batch."""
         alpha = at(self.alpha, v.round)
         return v.transform(batch, lambda one, rng: augment.mixup(one, alpha, rng))
 
 
 @dataclass(frozen=True, repr=False)
 class Cutout(Piece):
-    """Blanks one square of ``side`` pixels in each normalised image; squares may hang over the
-    border."""
+    """Sets one square of ``side`` pixels in each normalised image to 0.
+
+    Squares may cross the border.
+    """
 
     side: int = 16
 
@@ -63,7 +68,7 @@ class Cutout(Piece):
         number("cutout", "side", self.side, low=1, whole=True)
 
     def batch(self, v: ClientContext, batch: Batch) -> Batch:
-        """The batch with squares blanked."""
+        """Return the batch with squares set to 0."""
         return v.transform(
             batch, lambda one, rng: replace(one, inputs=augment.cutout(one.first, self.side, rng))
         )

@@ -1,5 +1,4 @@
-"""What a network asks of a machine: counted in one forward pass, never timed, so that it is the
-same every time."""
+"""Cost of a network, counted in one forward pass. It is not timed, so it is always the same."""
 
 from __future__ import annotations
 
@@ -14,49 +13,52 @@ from fedflat.client.learner import Learner
 from fedflat.data.batch import arguments
 
 PART = 5e-5
-"""Seconds that one module costs in a gradient, however little there is to compute."""
+"""Seconds that each module adds to a gradient, however small it is."""
 PRODUCT = 1e-10
-"""Seconds for one product of a weight with a number, there and back: three passes at 60 billion
-operations."""
+"""Seconds for one product of a weight with a number, forward and backward: three passes at 60
+billion operations a second."""
 NUMBER = 3e-9
-"""Seconds for one number that a module makes: written, read again, and its gradient likewise."""
+"""Seconds for one output number of a module: written, read again, and the same for its gradient."""
 
 
 @dataclass(frozen=True)
 class ForwardCost:
-    """What one example costs, and how many modules it goes through."""
+    """Cost of the forward pass of one example."""
 
     parts: int
+    """Number of modules."""
     numbers: int
-    """The input, and what all modules make of it."""
+    """Numbers in the input and in the outputs of all modules."""
     products: int
-    """Of weights with numbers."""
+    """Products of weights with numbers."""
     itemsize: int = 4
+    """Bytes of one number."""
 
     def seconds(self, steps: float, samples: float) -> float:
-        """About how long so many gradients of so many examples in all take one thread of a usual
-        processor."""
+        """Estimate the CPU time of ``steps`` gradients of ``samples`` examples in all."""
         each = self.products * PRODUCT + self.numbers * NUMBER
         return steps * self.parts * PART + samples * each * self.itemsize / 4
 
 
 def forward_cost(learner: Learner) -> ForwardCost:
-    """Count the forward pass of two examples."""
+    """Count the cost of a learner's network in a forward pass of two examples."""
     parts = numbers = products = 0
 
-    def note(part: nn.Module, inputs: Any, output: Any) -> None:
+    def count_part(part: nn.Module, inputs: Any, output: Any) -> None:
         nonlocal parts, numbers, products
-        made = output.numel() if isinstance(output, Tensor) else 0
+        size = output.numel() if isinstance(output, Tensor) else 0
         weights = [p for p in part.parameters(recurse=False) if p.dim() > 1]
         parts += 1
-        numbers += made
-        products += sum(made // len(p) * p.numel() for p in weights if len(p))
+        numbers += size
+        products += sum(size // len(p) * p.numel() for p in weights if len(p))
 
     module = copy.deepcopy(learner.flat.module)
     for part in module.modules():
-        part.register_forward_hook(note)
+        part.register_forward_hook(count_part)
     inputs = arguments(learner.sample)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         module.train()(*inputs)
-    count, given = len(inputs[0]), sum(x.numel() for x in inputs)
-    return ForwardCost(parts, (numbers + given) // count, products // count, learner.dtype.itemsize)
+    count, input_size = len(inputs[0]), sum(x.numel() for x in inputs)
+    return ForwardCost(
+        parts, (numbers + input_size) // count, products // count, learner.dtype.itemsize
+    )

@@ -1,13 +1,14 @@
-"""How good a model is on a test set, in all and in each of its domains.
+"""Evaluation of a model on a test set: on all of it and on each of its domains.
 
-Parts of a test set may be tested with forms of their own of the model: where clients keep their
-batch normalisation, a domain is tested with what its clients keep (`Piece.eval_model`).
+Parts of a test set may need their own version of the model. Where clients keep their own batch
+normalisation, a domain is evaluated with that of its clients (`Piece.eval_model`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from statistics import pstdev
 from typing import Any
@@ -23,17 +24,16 @@ from fedflat.data.batch import Batch, arguments, each
 from fedflat.data.examples import ClientData
 
 Scores = dict[str, float]
-"""By name."""
+"""Scores by name."""
 EIGHT = 8
-"""Examples that are normalised together where the statistics are those of the test batch."""
+"""Number of examples normalised together if the statistics are those of the test batch."""
 SPREAD = "_std"
-"""After the name of the headline: its standard deviation over the domains."""
+"""Suffix of the headline's standard deviation over the domains."""
 
 
 @dataclass(frozen=True)
 class TestPart:
-    """Some examples of a test set, by their places, and the form of the model they are tested
-    with."""
+    """Some examples of a test set, by their indices, and the model to evaluate on them."""
 
     indices: Tensor
     eval_model: EvalModel
@@ -42,19 +42,23 @@ class TestPart:
 def own_scores(
     learner: Learner, pieces: Sequence[Piece], model: Model, state: ClientState, data: ClientData
 ) -> Scores:
-    """The mean loss and the task's scores of a model at a client with this ``memory``, and with
-    what it keeps of it."""
+    """Return the mean loss and the scores of a model at a client.
+
+    Its ``state`` has the private parameters.
+    """
     piece = eval_model_piece(pieces)
-    kept = state.get(piece.key) if piece else None
-    fit = (
-        piece.eval_model(learner.flat.layout, model, [kept] if kept else [])
+    private = state.get(piece.key) if piece else None
+    eval_model = (
+        piece.eval_model(learner.flat.layout, model, [private] if private else [])
         if piece
         else EvalModel(model)
     )
-    tally = Scorer(learner)
-    for _, batch, output in part_outputs(learner, data, TestPart(torch.arange(len(data)), fit)):
-        tally.add(batch, output)
-    return tally.scores()
+    scorer = Scorer(learner)
+    for _, batch, output in part_outputs(
+        learner, data, TestPart(torch.arange(len(data)), eval_model)
+    ):
+        scorer.add(batch, output)
+    return scorer.scores()
 
 
 def evaluate_parts(
@@ -63,10 +67,10 @@ def evaluate_parts(
     parts: Sequence[TestPart],
     reference: ClientData | None = None,
 ) -> dict[str, Scores]:
-    """The scores on all parts together under "", then on the examples of every value of a facet by
-    its name.
+    """Return the scores on all parts together, under "", and on each value of a facet, by its name.
 
-    The whole also has the spread of the headline over its domains, if it has several.
+    The first also has the standard deviation of the headline over the domains, if there are
+    several.
     """
     whole = Scorer(learner)
     for batch, output in outputs(learner, reference) if reference is not None else ():
@@ -77,22 +81,23 @@ def evaluate_parts(
     several = finest if len(finest) > 1 else {}
     same = {
         domain: name
-        for domain, places in several.items()
+        for domain, indices in several.items()
         for name in groups
-        if groups[name] == places
+        if groups[name] == indices
     }
     named |= {domain: Scorer(learner) for domain in several if domain not in same}
     members = {
         name: torch.tensor(groups[name] if name in groups else finest[name]) for name in named
     }
     for part in parts:
-        for places, batch, output in part_outputs(learner, data, part):
+        for indices, batch, output in part_outputs(learner, data, part):
             whole.add(batch, output)
-            for name, tally in named.items():
-                rows = torch.isin(places, members[name])
+            for name, scorer in named.items():
+                rows = torch.isin(indices, members[name])
                 if rows.any():
-                    tally.add(each(lambda t: t[rows], batch), each(lambda t: t[rows], output))  # noqa: B023
-    scores = {name: tally.scores() for name, tally in named.items() if tally.losses}
+                    select = partial(_rows, rows)
+                    scorer.add(each(select, batch), each(select, output))
+    scores = {name: scorer.scores() for name, scorer in named.items() if scorer.losses}
     found = {"": whole.scores(), **{name: scores[name] for name in groups if name in scores}}
     headline = learner.task.headline.name
     values = [
@@ -109,7 +114,7 @@ def evaluate_parts(
 def part_outputs(
     learner: Learner, data: ClientData, part: TestPart
 ) -> Iterator[tuple[Tensor, Batch, Any]]:
-    """Batch by batch: the places of its examples, the batch, and what the module makes of it."""
+    """Yield for each batch the indices of its examples, the batch, and the module's output."""
     learner.flat.load(part.eval_model.model.params)
     learner.flat.buffers = part.eval_model.model.buffers
     norms = part.eval_model.batch_statistics
@@ -118,22 +123,26 @@ def part_outputs(
         if norms
         else list(part.indices.split(eval_batch_size(data.examples.shape)))
     )
-    for places, batch in zip(cuts, data.batches(cuts, learner.dtype), strict=True):
+    for indices, batch in zip(cuts, data.batches(cuts, learner.dtype), strict=True):
         output = learner.flat.forward(
             *arguments(learner.in_memory_format(batch.inputs)), norms=norms
         )
-        if len(set(places.tolist())) < len(places):  # one example alone was taken twice
-            places, batch, output = (
-                places[:1],
+        if len(set(indices.tolist())) < len(indices):  # _eights repeated a single example
+            indices, batch, output = (
+                indices[:1],
                 each(lambda t: t[:1], batch),
                 each(lambda t: t[:1], output),
             )
-        yield places, batch, output
+        yield indices, batch, output
 
 
-def _eights(places: Tensor) -> list[Tensor]:
-    """Places in eights, none of them alone: the last one joins those before it, or stands twice."""
-    cuts = list(places.split(EIGHT))
+def _rows(rows: Tensor, t: Tensor) -> Tensor:
+    return t[rows]
+
+
+def _eights(indices: Tensor) -> list[Tensor]:
+    """Split indices into eights. A single last one joins those before it, or is repeated."""
+    cuts = list(indices.split(EIGHT))
     if len(cuts[-1]) > 1:
         return cuts
-    return [*cuts[:-2], torch.cat(cuts[-2:])] if len(cuts) > 1 else [places.repeat(2)]
+    return [*cuts[:-2], torch.cat(cuts[-2:])] if len(cuts) > 1 else [indices.repeat(2)]

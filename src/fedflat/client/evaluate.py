@@ -1,4 +1,4 @@
-"""How good the module is, where it stands, on some examples."""
+"""Evaluation of the learner's module, with its current parameters, on some examples."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from fedflat.data.batch import Batch, arguments
 from fedflat.data.examples import ClientData
 
 BATCH = 256
+"""Largest number of examples in a batch."""
 NUMBERS = 1 << 23
-"""The most numbers that go into the module at once."""
+"""Largest number of input numbers in a batch."""
 
 
 def scores(
     learner: Learner, data: ClientData, reference: ClientData | None = None
 ) -> dict[str, float]:
-    """The mean loss and the task's scores; ``reference`` is what the examples are looked up in, if
-    the task does so."""
-    tally = Scorer(learner)
+    """Return the mean loss and the task's scores.
+
+    Retrieval tasks look the examples up in ``reference``.
+    """
+    scorer = Scorer(learner)
     if reference is not None:
         for batch, output in outputs(learner, reference):
-            tally.meter.refer(output, batch)  # type: ignore[attr-defined]
+            scorer.meter.refer(output, batch)  # type: ignore[attr-defined]
     for batch, output in outputs(learner, data):
-        tally.add(batch, output)
-    return tally.scores()
+        scorer.add(batch, output)
+    return scorer.scores()
 
 
 class Scorer:
-    """Adds up the loss of some examples, and what their scores are made of."""
+    """Accumulates the loss and the task's scores over batches."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner, self.meter = learner, learner.task.meter(learner.outputs)
@@ -42,14 +45,14 @@ class Scorer:
         self.counted = 0.0
 
     def add(self, batch: Batch, output: Any) -> None:
-        """One more batch, and what the module has made of it."""
+        """Add a batch and the module's output on it."""
         mean, count = self.learner.mean(output, batch)
         self.counted += float(count)
         self.losses.append((mean.double() * (float(count) / len(batch))).expand(len(batch)))
         self.meter.add(output, batch)
 
     def scores(self) -> dict[str, float]:
-        """The mean loss and the task's scores."""
+        """Return the mean loss and the task's scores."""
         return {
             "loss": float(torch.cat(self.losses).sum() / (self.counted or 1.0)),
             **self.meter.scores(),
@@ -57,7 +60,7 @@ class Scorer:
 
 
 def outputs(learner: Learner, data: ClientData) -> Iterator[tuple[Batch, Any]]:
-    """Batch by batch, with what the module makes of it."""
+    """Yield each batch with the module's output."""
     for batch in data.batches(
         torch.arange(len(data)).split(eval_batch_size(data.examples.shape)), learner.dtype
     ):
@@ -65,15 +68,16 @@ def outputs(learner: Learner, data: ClientData) -> Iterator[tuple[Batch, Any]]:
 
 
 def eval_batch_size(shape: tuple[int, ...]) -> int:
-    """How many examples of this shape are judged at once: fewer of large images, whose every pixel
-    has its scores.
+    """Return the batch size for examples of this shape: smaller for large images.
 
-    >>> eval_batch_size((3, 32, 32)), eval_batch_size((3, 180, 240)), eval_batch_size((3, 1024, 2048))
-    (256, 64, 1)
+    >>> eval_batch_size((3, 32, 32)), eval_batch_size((3, 180, 240))
+    (256, 64)
+    >>> eval_batch_size((3, 1024, 2048))
+    1
     """
     return min(BATCH, max(1, NUMBERS // max(prod(shape), 1)))
 
 
 def headline(learner: Learner, data: ClientData) -> float:
-    """The one score that counts; NaN if a loss of one's own leaves none."""
+    """Return the task's headline score; NaN if a custom loss leaves none."""
     return scores(learner, data).get(learner.task.headline.name, math.nan)

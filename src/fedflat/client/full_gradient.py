@@ -1,5 +1,4 @@
-"""The gradient over many examples, a large batch at a time: of one client, or of a stack of
-them."""
+"""The gradient over many examples, in large batches: of one client or of a stack of clients."""
 
 from __future__ import annotations
 
@@ -15,24 +14,25 @@ from fedflat.tasks.average import Average
 
 
 def batched_gradient(oracle: Callable[[Tensor], BatchOracle], examples: int, w: Tensor) -> Tensor:
-    """The gradient over ``examples``, a large batch at a time; none of them is a single example
-    left over."""
+    """Return the gradient over ``examples`` examples in batches of 256.
+
+    No batch has a single example.
+    """
     total, mean = torch.zeros_like(w), Average(examples)
     *parts, last = torch.arange(examples).split(256)
     if parts and len(last) == 1:
         last = torch.cat([parts.pop(), last])
-    for places in (*parts, last):
-        here = oracle(places)
-        mean.add(total, here(w), len(places), here.count)
+    for indices in (*parts, last):
+        batch_oracle = oracle(indices)
+        mean.add(total, batch_oracle(w), len(indices), batch_oracle.count)
     return mean.finish(total)
 
 
 def full_gradient(learner: Learner, data: ClientData, w: Tensor, terms: Terms = ()) -> Tensor:
-    """The gradient over all of a client's examples, as they are, of the loss and ``terms`` of
-    it."""
+    """Return the gradient of the loss with ``terms`` over all of a client's examples."""
     learner.flat.train()
     return batched_gradient(
-        lambda places: Oracle(learner, data.batch(places, learner.dtype), terms, still=True),
+        lambda indices: Oracle(learner, data.batch(indices, learner.dtype), terms, still=True),
         len(data),
         w,
     )

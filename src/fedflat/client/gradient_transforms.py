@@ -1,7 +1,7 @@
-"""What is done to a gradient on its way to the step: pulled back, clipped, decayed, smoothed.
+"""Pieces that change a gradient before the step: proximal term, clip, weight decay, momentum.
 
-The order is fixed by their stages: corrections, then the clip, then weight decay (at the
-unperturbed point, never clipped), then momentum, whose buffer starts anew in every visit.
+Their stages fix the order: corrections, then the clip, then weight decay (at the unperturbed point,
+never clipped), then momentum. The momentum buffer starts anew in every exchange.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from fedflat.errors import choice
 
 @dataclass(frozen=True, repr=False)
 class Prox(Piece):
-    """Pulls towards what the server sent: ``g + mu (w - w_sent)``, the gradient of ``mu/2 ||w -
-    w_sent||^2``."""
+    """Proximal term ``g + mu (w - w_sent)``: the gradient of ``mu/2 ||w - w_sent||^2``."""
 
     mu: Scalar = 0.1
 
@@ -32,13 +31,13 @@ class Prox(Piece):
         scalar("prox", "mu", self.mu)
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """The gradient with the pull."""
+        """Return the gradient with the proximal term."""
         return torch.add(grad(w), w - v.sent, alpha=at(self.mu, v.round))
 
 
 @dataclass(frozen=True, repr=False)
 class Clip(Piece):
-    """Shrinks the direction to norm ``norm`` if it is longer."""
+    """Scales the gradient down to norm ``norm`` if it is longer."""
 
     norm: Scalar = 10.0
 
@@ -49,14 +48,13 @@ class Clip(Piece):
         scalar("clip", "norm", self.norm, open_low=True)
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """The direction, no longer than ``norm``."""
-        g, most = grad(w), at(self.norm, v.round)
-        length: Tensor = torch.linalg.vector_norm(g, dim=-1, keepdim=True).clamp(min=most)
-        if g.device.type == "cpu" and bool(
-            (length == most).all()
-        ):  # elsewhere to look would be to wait
+        """Return the clipped gradient."""
+        g, limit = grad(w), at(self.norm, v.round)
+        length: Tensor = torch.linalg.vector_norm(g, dim=-1, keepdim=True).clamp(min=limit)
+        # Reading the result on a GPU would wait for it, so the short cut is for CPUs.
+        if g.device.type == "cpu" and bool((length == limit).all()):
             return g
-        return g * (torch.full_like(length, most) / length)  # exactly 1 if it is short enough
+        return g * (torch.full_like(length, limit) / length)  # exactly 1 if it is short enough
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,14 +70,16 @@ class WeightDecay(Piece):
         scalar("weight decay", "rate", self.rate)
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """The direction with the decay."""
+        """Return the gradient with the decay."""
         return torch.add(grad(w), w, alpha=at(self.rate, v.round))
 
 
 @dataclass(frozen=True, repr=False)
 class Momentum(Piece):
-    """Heavy ball: ``m <- mu m + g``, ``m = g`` in the first step; ``keep`` carries ``m`` to the
-    next visit."""
+    """Heavy-ball momentum: ``m <- mu m + g``, with ``m = g`` in the first step.
+
+    With ``keep`` the buffer ``m`` is stored for the next exchange.
+    """
 
     mu: Scalar
     keep: bool = False
@@ -92,18 +92,18 @@ class Momentum(Piece):
         scalar("local momentum", "mu", self.mu, high=1)
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Take up the kept buffer, if any."""
+        """Load the stored buffer, if any."""
         v.scratch["m"] = v.state.get("m")
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """The smoothed direction."""
+        """Return the new buffer."""
         m, g = v.scratch["m"], grad(w)
         v.scratch["m"] = g if m is None else torch.add(g, m, alpha=at(self.mu, v.round))
         return v.scratch["m"]  # type: ignore[no-any-return]
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Keep the buffer, if asked to."""
+        """Store the buffer if ``keep`` is set."""
         if self.keep:
             v.state["m"] = v.scratch["m"]
         return w
@@ -111,8 +111,7 @@ class Momentum(Piece):
 
 @dataclass(frozen=True, repr=False)
 class Only(Piece):
-    """Moves one block only and freezes the rest: "classifier" (the last layer) or "features" (all
-    but it)."""
+    """Trains one block only: "classifier" (the last layer) or "features" (all others)."""
 
     block: str
 
@@ -123,11 +122,11 @@ class Only(Piece):
         choice("only", "block", self.block, ["classifier", "features"])
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Note which coordinates move."""
+        """Compute the mask of the block."""
         head = v.layout.classifier().to(w.device)
-        v.scratch["moving"] = head if self.block == "classifier" else ~head
+        v.scratch["mask"] = head if self.block == "classifier" else ~head
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """The direction within the block."""
-        return torch.where(v.scratch["moving"], grad(w), 0.0)
+        """Return the gradient within the block."""
+        return torch.where(v.scratch["mask"], grad(w), 0.0)

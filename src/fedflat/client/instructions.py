@@ -1,10 +1,10 @@
-"""What our servers ask of clients.
+"""Instructions: what a server can request of a client.
 
-train      walk as the method says
-tune       plain steps of the last layer, nothing else: what the personalised protocol ends with
-gradient   the gradient over all the client's data, no walk
-evaluate   the scores of the model on what the client keeps for testing
-describe   a tensor computed from the client's data, and perhaps from the model, by a describer
+train      local training with the method's pieces
+tune       plain steps of the last layer, used by personalized evaluation
+gradient   the gradient over all the client's data, without training
+evaluate   the scores of the model on the client's own test examples
+describe   a tensor that a describer computes from the client's data, perhaps with the model
 """
 
 from __future__ import annotations
@@ -31,20 +31,22 @@ from fedflat.registry.specs import TextSpec, register
 
 
 class LocalWork(Protocol):
-    """A client, or a stack of clients, that can walk."""
+    """A client, or a stack of clients, that can train."""
 
     def local_train(self) -> Any:
-        """Walk from what was sent."""
+        """Train from the parameters that were sent."""
         ...
 
     def full_gradient(self) -> Any:
-        """The gradient over all data where the model stands."""
+        """Compute the gradient over all data at the parameters that were sent."""
         ...
 
 
 def local_work(pieces: Sequence[Piece], examples: int, samples: int) -> int:
-    """Gradients of single examples in a walk: as many of each as the pieces ask for, and those over
-    all the data."""
+    """Return the cost of local training, in gradients of single examples.
+
+    Gradients over all the client's data are included.
+    """
     return samples * prod(piece.oracle_calls for piece in pieces) + examples * sum(
         piece.full_gradients for piece in pieces
     )
@@ -53,8 +55,10 @@ def local_work(pieces: Sequence[Piece], examples: int, samples: int) -> int:
 @register("ask", "train")
 @dataclass(frozen=True, repr=False)
 class Train(Instruction):
-    """Walk as the method says; ``tests`` says how well the client's own model then does on its own
-    part."""
+    """Local training with the method's pieces.
+
+    With ``tests`` the client then evaluates its own model on its own test examples.
+    """
 
     tests: bool = False
 
@@ -62,18 +66,18 @@ class Train(Instruction):
     upload_vectors = 1
 
     def work(self, job: ClientJob, examples: int, samples: int) -> int:
-        """That of a walk."""
+        """Return the cost of local training."""
         return local_work(job.pieces, examples, samples)
 
     def run(self, client: LocalWork) -> Any:
-        """Walk."""
+        """Train the client."""
         return client.local_train()
 
 
 @register("ask", "tune")
 @dataclass(frozen=True, repr=False)
 class FineTune(Instruction):
-    """Plain steps of the last layer, nothing else; ``tests`` as in training."""
+    """Plain steps of the last layer, without the method's pieces. With ``tests`` as in `Train`."""
 
     tests: bool = False
 
@@ -81,47 +85,47 @@ class FineTune(Instruction):
     upload_vectors = 1
 
     def job(self, job: ClientJob) -> ClientJob:
-        """The same without the method's pieces."""
+        """Replace the method's pieces by one that trains the classifier only."""
         return replace(job, pieces=(Only("classifier"),), returns_models=False)
 
     def work(self, job: ClientJob, examples: int, samples: int) -> int:
-        """That of a walk."""
+        """Return the cost of local training."""
         return local_work(job.pieces, examples, samples)
 
     def run(self, client: LocalWork) -> Any:
-        """Walk."""
+        """Train the client."""
         return client.local_train()
 
 
 @register("ask", "gradient")
 @dataclass(frozen=True, repr=False)
 class Gradient(Instruction):
-    """The gradient over all the client's data, in place of a walk."""
+    """The gradient over all the client's data, in place of local training."""
 
     stackable = True
     upload_vectors = full_gradients = 1
 
     def run(self, client: LocalWork) -> Any:
-        """Survey."""
+        """Compute the gradient."""
         return client.full_gradient()
 
 
 @register("ask", "evaluate")
 @dataclass(frozen=True, repr=False)
 class Evaluate(Instruction):
-    """The scores of the model on what the client keeps for testing, by name under "evaluate"; no
-    vector comes back.
+    """The scores of the model on the client's own test examples.
 
-    It is weighted by the examples it was tested on.
+    The reply has them by name under "evaluate" and carries no model. Its weight is the number of
+    test examples.
     """
 
     def run(self, client: ClientWork) -> Outcome:
-        """Judge the model."""
+        """Evaluate the model."""
         held_out = client.data.own_test
         if held_out is None:
             raise SettingError(
-                f"client {client.request.client} was asked how well it does on its own test part, but it keeps none. "
-                "Say so in the data: split=0.7 trains on 70 % of each client's examples."
+                f"client {client.request.client} has no test examples of its own to evaluate on. "
+                "Add a split to the data: split=0.7 trains on 70 % of each client's examples."
             )
         scores = client.scores(held_out)
         found = {name: torch.tensor(value, dtype=torch.float64) for name, value in scores.items()}
@@ -129,59 +133,66 @@ class Evaluate(Instruction):
 
 
 class Describer(TextSpec, ABC):
-    """How a client describes itself: a frozen dataclass. Every client is asked once, before round
-    0."""
+    """How a client describes itself: a frozen dataclass.
+
+    Every client computes the description once, before round 0.
+    """
 
     needs_model: ClassVar[bool] = False
-    """Whether a model must be sent along: a fresh one, if it is no `probe`."""
+    """True if a model must be sent with the request. It is untrained unless `probe` is positive."""
     models: ClassVar[int] = 0
-    """How many models its answer is counted as; a part of a model is one."""
+    """Number of models that its reply counts as in the traffic; a part of a model is one."""
     uses_data: ClassVar[bool] = False
-    """Whether it needs data that the server itself holds."""
+    """True if it needs data that the server holds."""
     reveals: ClassVar[str] = "the server learns what it computes of every client's data"
-    """What that tells about clients, as a sentence without its end."""
+    """What the server learns about clients, as a clause without a full stop."""
     gives_distribution: ClassVar[bool] = False
-    """Whether its numbers are amounts of classes: clients are compared by the shares of them."""
+    """True if its numbers are amounts per class. Clients are then compared by the shares of their
+    classes."""
     components: ClassVar[bool] = False
-    """Whether clients are compared by the principal components of their tensors."""
+    """True if clients are compared by the principal components of their tensors."""
 
     @property
     def probe(self) -> int:
-        """For how many epochs the model that is sent is trained on the server's own data before; 0:
-        it is fresh."""
+        """Epochs that the model is trained on the server's data before it is sent; 0 for none."""
         return 0
 
     def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
-        """Refuse data that cannot be described so; ``public`` are the server's own."""
+        """Raise `SettingError` if the data cannot be described this way.
+
+        ``public`` is the data that the server holds.
+        """
 
     def job(self, job: ClientJob) -> ClientJob:
-        """The client's job as it wants it."""
+        """Return the client's job for computing the description."""
         return job
 
     @abstractmethod
     def describe(self, client: ClientWork) -> Tensor:
-        """A tensor for the server, and for everybody it is shown to."""
+        """Compute the tensor to send to the server."""
 
     def samples(self, client: ClientWork) -> int:
-        """How many examples the client trains on for it, epochs counted."""
+        """Return how many examples the client trains on for it, all epochs counted."""
         return 0
 
     def reading(
         self, learner: Learner, public: ClientData | None, seed: int
     ) -> Callable[[Tensor], Tensor]:
-        """What the server makes of a tensor as it comes, and keeps in its place."""
+        """Return a function that the server applies to each received tensor before it stores it."""
         return lambda sent: sent
 
 
 Descriptions = Mapping[Describer, Sequence[Tensor]]
-"""What every client has said of itself, client by client, to each describer."""
+"""Tensors of all clients, in the order of clients, by describer."""
 
 
 @register("describer", "label_counts")
 @dataclass(frozen=True, repr=False)
 class LabelCounts(Describer):
-    """How many examples of each class a client trains on. The server learns just that: it is not
-    private."""
+    """The number of training examples of each class.
+
+    The server learns these counts, which are not private.
+    """
 
     reveals = (
         "the server learns how many examples of each class every client holds, which is not private"
@@ -189,15 +200,15 @@ class LabelCounts(Describer):
     gives_distribution = True
 
     def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
-        """Refuse examples without a class each."""
+        """Raise `SettingError` if examples have no class."""
         if not fed.test.examples.labelled:
             raise SettingError(
-                "label_counts: these data have no class for each example, so clients cannot be described by their "
-                "labels. Use another description, such as psi='classifier'."
+                "label_counts: these data have no class for each example, so clients cannot be "
+                "described by their labels. Use another description, such as psi='classifier'."
             )
 
     def describe(self, client: ClientWork) -> Tensor:
-        """Count."""
+        """Count the labels."""
         return (
             torch.bincount(client.data.labels, minlength=client.data.examples.classes)
             .double()
@@ -208,8 +219,10 @@ class LabelCounts(Describer):
 @register("ask", "describe")
 @dataclass(frozen=True, repr=False)
 class Describe(Instruction):
-    """A tensor computed by a describer, under "describe" and "vector"; its draws are apart from
-    those of rounds."""
+    """A tensor computed by the describer ``by``, under "describe" and "vector" in the reply.
+
+    Its random numbers are independent of those of the rounds.
+    """
 
     by: Describer
 
@@ -221,14 +234,14 @@ class Describe(Instruction):
 
     @property
     def needs_model(self) -> bool:
-        """As the describer says."""
+        """True if the describer needs a model."""
         return self.by.needs_model
 
     def job(self, job: ClientJob) -> ClientJob:
-        """As the describer wants it."""
+        """Return the describer's job."""
         return self.by.job(replace(job, seed=derive(job.seed, "describe")))
 
     def run(self, client: ClientWork) -> Outcome:
-        """Let the describer look."""
+        """Compute the description."""
         found, samples = {"vector": self.by.describe(client)}, self.by.samples(client)
         return client.answer("describe", found, examples=len(client.data), samples=samples)

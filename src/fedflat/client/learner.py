@@ -1,4 +1,4 @@
-"""Who learns: a module and its loss, opened in this process."""
+"""The learner: a module and its loss, opened in this process."""
 
 from __future__ import annotations
 
@@ -29,15 +29,24 @@ from fedflat.tasks.task import Count, Task
 
 ModelLike = ModelSpec | nn.Module | Callable[[], nn.Module]
 Terms = Sequence[tuple[Term, ClientContext]]
-"""What is added to the loss, with what each term sees."""
+"""Terms that are added to the loss, with the context of each."""
 MIXED = "mixed"
 DTYPES = {"float32": torch.float32, "float64": torch.float64, MIXED: torch.float32}
-"""Types of parameters by name; "mixed" makes the passes of training in bfloat16 where that is
-safe."""
+"""Types of parameters by name. "mixed" trains in bfloat16 where that is safe."""
 
 
 class Learner:
-    """A picklable description that opens its module once in each process."""
+    """A picklable description of a model and its task. It builds its module once in each process.
+
+    model: a `ModelSpec`, a module, or a function that returns a module
+    shape: shape of one example's input
+    outputs: number of outputs, such as classes
+    seed: seed of the initial parameters
+    dtype: a key of `DTYPES`
+    layout: memory format of images: "auto", "contiguous" or "channels-last"
+    convolutions: convolution algorithm on CPUs: "auto", "direct" or "quick"
+    sample: the inputs of two examples, to try modules on
+    """
 
     def __init__(
         self,
@@ -61,9 +70,9 @@ class Learner:
         self.sample = (
             torch.zeros(2, *shape, dtype=self.dtype, device=device) if sample is None else sample
         )
-        """The inputs of two examples, to try modules on: of the right type and number."""
+        """The inputs of two examples, to try modules on."""
         self.at: Tensor | None = None
-        """Where the walk stands, for tasks that choose examples by what the model makes of them."""
+        """Current parameters in training, for tasks that choose examples by the model's output."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("flat", "sibling", "at")} | {
@@ -77,26 +86,28 @@ class Learner:
 
     @cached_property
     def sibling(self) -> FlatModule:
-        """Another module of this process, for models that are looked at while one is trained."""
+        """A second module of this process, to evaluate another model during training."""
         return self.copy()
 
     def copy(self) -> FlatModule:
-        """A module of its own, as it starts."""
+        """Return a new module with the initial parameters."""
         module = self.module()
         return FlatModule(
             module, dtype=self.dtype, device=self.device, forward_in=self.convolving(module)
         )
 
     def convolving(self, module: nn.Module) -> AbstractContextManager[Any]:
-        """How the module's convolutions are made in training and tests."""
+        """Return a context that selects the convolution algorithm for the module."""
         if self.convolutions == DIRECT or self.mixed or torch.device(self.device).type != "cpu":
             return nullcontext()
         always = self.convolutions == QUICK
         return convolving(always=always) if always or convolution.gains(module) else nullcontext()
 
     def module(self) -> nn.Module:
-        """The module as it starts: drawn by the seed, unless the user gave a module with its
-        weights."""
+        """Return the initial module.
+
+        It is random by the seed unless the user gave one with its weights.
+        """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(self.seed, "model"))
             if isinstance(self.model, ModelSpec):
@@ -107,8 +118,7 @@ class Learner:
             return self._materialised(module)
 
     def _materialised(self, module: nn.Module) -> nn.Module:
-        """The module with what it had left open (`torch.nn.LazyLinear` and the like) made for these
-        inputs."""
+        """The module with lazy layers such as `torch.nn.LazyLinear` built for these inputs."""
         if not any(map(is_lazy, (*module.parameters(), *module.buffers()))):
             return module
         empty = {id(b): UninitializedBuffer() for b in module.buffers() if is_lazy(b)}
@@ -118,17 +128,20 @@ class Learner:
                 module(*(x.float() if x.is_floating_point() else x for x in arguments(self.sample)))
         except Exception as error:
             raise SettingError(
-                f"the model cannot take inputs of shape {(2, *self.shape)}: {error}. Choose a model made for "
-                "such inputs."
+                f"the model cannot take inputs of shape {(2, *self.shape)}: {error}. Choose a "
+                "model made for such inputs."
             ) from error
         return module
 
     def initial(self) -> Model:
-        """Parameters and buffers before round 0."""
+        """Return parameters and buffers before round 0."""
         return self.copy().model()
 
     def mean(self, output: Any, batch: Batch) -> tuple[Tensor, Count]:
-        """The mean loss, and of how many things; of both sets of targets if the batch was mixed."""
+        """Return the mean loss and the number of items in it.
+
+        A mixed batch has two sets of targets.
+        """
         targets = batch.targets
         if not isinstance(targets, Mixed):
             return self.task.mean(output, batch)
@@ -139,40 +152,45 @@ class Learner:
     def objective(
         self, module: nn.Module, forward: Callable[..., Any], batch: Batch, terms: Terms
     ) -> tuple[Tensor, Count]:
-        """The mean loss of a batch with the terms that are added to it, and of how many things it
-        is the mean; ``forward`` runs ``module``."""
-        if not terms and not self.mixed:  # by far the most
+        """Return the mean loss of a batch with its terms, and the number of items in it.
+
+        ``forward`` runs ``module``.
+        """
+        if not terms and not self.mixed:  # the most common case
             return self.mean(forward(*arguments(batch.inputs)), batch)
-        with ExitStack() as open_hooks:
-            seen = [open_hooks.enter_context(term.hooks(module)) for term, _ in terms]
+        with ExitStack() as contexts:
+            seen = [contexts.enter_context(term.hooks(module)) for term, _ in terms]
             if self.mixed:
-                open_hooks.enter_context(
+                contexts.enter_context(
                     torch.autocast(torch.device(self.device).type, torch.bfloat16)
                 )
             output = forward(*arguments(batch.inputs))
         if self.mixed:
             output = each(lambda part: part.to(self.dtype), output)
-        blind = any(term.unsupervised for term, _ in terms)
+        unsupervised = any(term.unsupervised for term, _ in terms)
         value, count = (
-            (leading(output).new_zeros(()), len(batch)) if blind else self.mean(output, batch)
+            (leading(output).new_zeros(()), len(batch))
+            if unsupervised
+            else self.mean(output, batch)
         )
-        for (term, v), noted in zip(terms, seen, strict=True):
-            value = value + term.loss(v, batch, output, noted)
+        for (term, v), observed in zip(terms, seen, strict=True):
+            value = value + term.loss(v, batch, output, observed)
         return value, count
 
     def output(self, inputs: Tensors) -> Any:
-        """What the module makes of inputs where the walk stands, in evaluation mode; then training
-        goes on."""
-        assert self.at is not None, "no walk has begun"
+        """Return the module's output at the current parameters, in evaluation mode."""
+        assert self.at is not None, "training has not begun"
         training = self.flat.module.training
         self.flat.load(self.at)
-        made = self.flat.forward(*arguments(self.in_memory_format(inputs)))
+        output = self.flat.forward(*arguments(self.in_memory_format(inputs)))
         self.flat.module.train(training)
-        return made
+        return output
 
     def output_of(self, model: Model, inputs: Tensors) -> Any:
-        """What the module makes of inputs at ``model``, in evaluation mode; where the walk stands
-        is not touched."""
+        """Return the output of ``model`` in evaluation mode.
+
+        The module in training does not change.
+        """
         self.sibling.load(model.params)
         self.sibling.buffers = model.buffers
         return self.sibling.forward(*arguments(inputs))
@@ -187,14 +205,13 @@ class Learner:
         self.flat.buffers = value
 
     def in_memory_format(self, inputs: Tensors) -> Tensors:
-        """The inputs of a forward pass in the order of memory in which it is quickest."""
+        """Return inputs in the memory format that is fastest in evaluation."""
         one_image = isinstance(inputs, Tensor) and inputs.dim() == 4 and inputs.is_floating_point()
         return channels_last(inputs) if one_image and self.channels_last else inputs
 
     @cached_property
     def channels_last(self) -> bool:
-        """Whether the module takes images with channels last, the quickest way on a CPU; one with
-        ``view`` may not."""
+        """Whether the module can evaluate channels-last images; one that uses ``view`` may not."""
         try:
             self.flat.forward(channels_last(self.sample))
         except RuntimeError:
@@ -203,8 +220,7 @@ class Learner:
 
     @cached_property
     def accepts_single_example(self) -> bool:
-        """Whether it can be trained on a single example: one with batch normalisation of features
-        cannot."""
+        """Whether it can be trained on a single example: batch normalisation of features cannot."""
         module = self.copy().module.train()
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -214,26 +230,24 @@ class Learner:
         return True
 
     def check_single_example(self, whose: str) -> None:
-        """Refuse a batch of one example, if the model cannot be trained on it."""
+        """Raise `SettingError` if the model cannot be trained on a batch of one example."""
         if not self.accepts_single_example:
             raise SettingError(
-                f"{whose} a batch of one example, which this model cannot be trained on (batch normalisation needs "
-                "two). Leave short batches out (drop_last=True, --drop-last), take another batch size, give every "
-                "client two examples or more, or use GroupNorm."
+                f"{whose} a batch of one example, which this model cannot be trained on (batch "
+                "normalisation needs two). Leave short batches out (drop_last=True, --drop-last), "
+                "take another batch size, give every client two examples or more, or use GroupNorm."
             )
 
     @cached_property
     def trains_channels_last(self) -> bool:
-        """Whether images lie with channels last in training: as the layout says, or as the module
-        is quickest."""
+        """Whether images are channels-last in training: if set so, or if that is faster."""
         if self.layout != AUTO or not self.takes_images:
             return self.layout == CHANNELS_LAST
         on_cpu = torch.device(self.device).type == "cpu"
         return on_cpu and gains(self.flat.module) and self.channels_last_refusal() is None
 
     def channels_last_refusal(self) -> Exception | None:
-        """What the module says to a step of training on images with channels last; None if it takes
-        them."""
+        """Return the error of a training step on channels-last images; None if there is none."""
         return refusal(self.flat.module, self.sample)
 
     @property
@@ -246,13 +260,15 @@ class Learner:
         )
 
     def oracle(self, batch: Batch, terms: Terms) -> Oracle:
-        """The bare gradient oracle on one batch."""
+        """Return the gradient function of one batch."""
         return Oracle(self, batch, terms)
 
 
 class Oracle:
-    """The gradient of one batch's loss as a function of the point; only the first call moves
-    statistics, if any."""
+    """The gradient of one batch's loss.
+
+    Only the first call updates running statistics, unless ``still``.
+    """
 
     def __init__(
         self, learner: Learner, batch: Batch, terms: Terms, *, still: bool = False
@@ -266,10 +282,10 @@ class Oracle:
         self.loss: Tensor | None = None
         self.count: Count = 0
         if len(batch) == 1:
-            learner.check_single_example("this visit has")
+            learner.check_single_example("this client has")
 
     def __call__(self, w: Tensor) -> Tensor:
-        """The gradient at ``w``."""
+        """Return the gradient at ``w``."""
         first = self.loss is None
         loss, gradient = self.learner.flat.gradient(
             w, self._loss, move_buffers=first and not self.still

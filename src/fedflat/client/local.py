@@ -1,4 +1,4 @@
-"""The work of one visit: how many batches, in which order, and the plain SGD that walks them."""
+"""Local work of a client: the number of batches, their order, and plain SGD's pieces."""
 
 from __future__ import annotations
 
@@ -17,51 +17,51 @@ from fedflat.settings.groups import LocalSettings
 
 @dataclass(frozen=True, kw_only=True)
 class LocalTraining(LocalSettings):
-    """Local work: ``epochs`` over the client's data, or a number of ``steps`` whatever its size."""
+    """Local work: ``epochs`` over the client's data, or a fixed number of ``steps``."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.pieces(keep=False)
 
     def pieces(self, *, keep: bool) -> tuple[Piece, ...]:
-        """Clip, weight decay and momentum, where they do anything."""
+        """Return the pieces for clip, weight decay and momentum that have an effect."""
         clip = () if self.clip is None else (Clip(self.clip),)
         decay = () if self.weight_decay == 0 else (WeightDecay(self.weight_decay),)
         momentum = () if self.momentum == 0 else (Momentum(self.momentum, keep),)
         return (*clip, *decay, *momentum)
 
     def batches(
-        self, seed: int, t: int, client: int, examples: int, visit: int = 0
+        self, seed: int, t: int, client: int, examples: int, repetition: int = 0
     ) -> Iterator[Tensor]:
-        """The places of each batch in the client's data; of a further ``visit`` in the round,
-        others unless given."""
+        """Yield the indices of each batch.
+
+        A client's further ``repetition`` in a round gets other batches, unless they are given.
+        """
         if self.orders is not None:
             yield from (
                 torch.as_tensor(batch, dtype=torch.long) for batch in self._given(t, client)
             )
             return
-        rng = torch_generator(seed, "batches", *request_seed(t, client, visit))
+        rng = torch_generator(seed, "batches", *request_seed(t, client, repetition))
         left = self.planned_steps(t, client, examples)
-        used = self._draw(examples, rng)
+        pool = self._draw(examples, rng)
         while left > 0:
-            shuffled = torch.randperm(examples if used is None else len(used), generator=rng)
-            epoch = (shuffled if used is None else used[shuffled]).split(self.batch_size)
+            shuffled = torch.randperm(examples if pool is None else len(pool), generator=rng)
+            epoch = (shuffled if pool is None else pool[shuffled]).split(self.batch_size)
             epoch = epoch[: min(left, self._per_epoch(len(shuffled)))]
             left -= len(epoch)
             yield from epoch
 
     def planned_steps(self, t: int, client: int, examples: int) -> int:
-        """How many steps a visit takes."""
+        """Return the number of local steps in round ``t``."""
         if self.orders is not None:
             return len(self._given(t, client))
-        return (
-            self.steps
-            if self.steps is not None
-            else self.epochs * self._per_epoch(self.virtual or examples)
-        )
+        if self.steps is not None:
+            return self.steps
+        return self.epochs * self._per_epoch(self.virtual or examples)
 
     def samples(self, t: int, client: int, examples: int) -> int:
-        """How many examples a visit goes through, epochs counted."""
+        """Return the number of examples processed in round ``t``, all epochs counted."""
         if self.orders is not None:
             return sum(map(len, self._given(t, client)))
         size = self.virtual or examples
@@ -70,22 +70,20 @@ class LocalTraining(LocalSettings):
         return epochs * min(size, each * self.batch_size) + rest * self.batch_size
 
     def smallest_batch(self, t: int, client: int, examples: int) -> int:
-        """How many examples the shortest batch of a visit has."""
+        """Return the number of examples in the smallest batch of round ``t``."""
         if self.orders is not None:
             return min(map(len, self._given(t, client)))
-        used = self.virtual or examples
-        whole, rest = divmod(used, self.batch_size)
+        whole, rest = divmod(self.virtual or examples, self.batch_size)
         never_reached = self.steps is not None and self.steps <= whole
-        return (
-            rest if rest and not (whole and (self.drop_last or never_reached)) else self.batch_size
-        )
+        skipped = whole and (self.drop_last or never_reached)
+        return rest if rest and not skipped else self.batch_size
 
     def takes_all(self, examples: int) -> bool:
-        """Whether every batch is all that a client holds."""
+        """Return True if every batch has all of a client's examples."""
         return self.orders is None and self.virtual is None and examples <= self.batch_size
 
     def epochs_of(self, t: int, client: int, examples: int) -> float:
-        """How often a visit goes through the client's data."""
+        """Return the number of passes over the client's data in round ``t``."""
         if self.orders is not None:
             return sum(map(len, self._given(t, client))) / examples
         if self.steps is not None:
@@ -93,7 +91,7 @@ class LocalTraining(LocalSettings):
         return self.epochs
 
     def _draw(self, examples: int, rng: torch.Generator) -> Tensor | None:
-        """The places in the client's data that this visit uses; None: all of them."""
+        """The indices that make up a virtual client; None for all examples."""
         if self.virtual is None:
             return None
         repeats = -(-self.virtual // examples)
@@ -109,7 +107,7 @@ class LocalTraining(LocalSettings):
         assert self.orders is not None
         if t >= len(self.orders) or client not in self.orders[t]:
             raise SettingError(
-                f"batch orders were given, but none for client {client} in round {t}. Give an order for every "
-                "client of every cohort, or none at all."
+                f"batch orders were given, but none for client {client} in round {t}. Give an "
+                "order for every client of every cohort, or none at all."
             )
         return self.orders[t][client]

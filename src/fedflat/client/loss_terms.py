@@ -1,13 +1,13 @@
-"""Terms of the loss.
+"""MAN: a loss term that penalizes the norm of activations.
 
-MAN: Yashwanth et al., Minimizing Layerwise Activation Norm Improves Generalization in Federated
+Yashwanth et al., Minimizing Layerwise Activation Norm Improves Generalization in Federated
 Learning, WACV 2024.
 
     loss_k <- loss_k + zeta sum_l mean(a_l^2)
 
-``a_l`` is what comes out of the non-linearity of hidden layer ``l``, before pooling; the mean runs
-over batch, channels and positions, the sum over layers. Logits do not count. The term is part of
-the loss, so it is in the ascent of SAM and its kin too. The released code has a factor 1/2:
+``a_l`` is the output of the non-linearity of hidden layer ``l``, before pooling. The mean is over
+batch, channels and positions, the sum over layers. Logits do not count. The term is part of the
+loss, so SAM and similar pieces include it in their ascent. The released code has a factor 1/2:
 ``man_scale="repo"``.
 """
 
@@ -30,20 +30,21 @@ from fedflat.errors import SettingError, choice
 ACTIVATIONS = tuple(
     getattr(nn, name)
     for name in (
-        "ReLU LeakyReLU PReLU RReLU ReLU6 ELU SELU CELU GELU SiLU Mish Tanh Sigmoid Softplus Softsign Hardtanh "
-        "Hardswish Hardsigmoid LogSigmoid Tanhshrink Softshrink Hardshrink Threshold GLU"
+        "ReLU LeakyReLU PReLU RReLU ReLU6 ELU SELU CELU GELU SiLU Mish Tanh Sigmoid Softplus "
+        "Softsign Hardtanh Hardswish Hardsigmoid LogSigmoid Tanhshrink Softshrink Hardshrink "
+        "Threshold GLU"
     ).split()
 )
+"""Classes of activation modules."""
 
 
 def activations(module: nn.Module) -> dict[str, nn.Module]:
-    """The activation modules of a network, by name."""
+    """Return the activation modules of a network, by name."""
     return {name: part for name, part in module.named_modules() if isinstance(part, ACTIVATIONS)}
 
 
 class _MeanSquare(Function):
-    """``x.square().mean()``, which goes through ``x`` once and through its slopes once: activations
-    are large."""
+    """``x.square().mean()`` in one pass over ``x`` and one over its gradient."""
 
     generate_vmap_rule = True
 
@@ -57,15 +58,14 @@ class _MeanSquare(Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        by_x: Tensor = x * (slope * (2 / x.numel()))
-        return by_x
+        grad_x: Tensor = x * (grad_output * (2 / x.numel()))
+        return grad_x
 
 
 class _Rectified(Function):
-    """What a ReLU has made of ``z``, and the mean of its squares, derived together: both slopes end
-    where it is 0."""
+    """A ReLU's output for ``z`` and its mean square, with one backward pass for both."""
 
     generate_vmap_rule = True
 
@@ -77,13 +77,13 @@ class _Rectified(Function):
     def setup_context(
         ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]
     ) -> None:
-        ctx.save_for_backward(output[0])  # known to hang on z, so that it can be derived twice
+        ctx.save_for_backward(output[0])  # depends on z: allows double backward
 
     @staticmethod
-    def backward(ctx: Any, slopes: Tensor, by_square: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad_output: Tensor, grad_square: Tensor) -> tuple[Tensor, None]:
         (output,) = ctx.saved_tensors
-        by_z = torch.ops.aten.threshold_backward(slopes, output, 0)
-        return torch.addcmul(by_z, output, by_square * (2 / output.numel())), None
+        grad_z = torch.ops.aten.threshold_backward(grad_output, output, 0)
+        return torch.addcmul(grad_z, output, grad_square * (2 / output.numel())), None
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,15 +101,15 @@ class Man(Term):
         choice("man", "man_scale", self.man_scale, ["paper", "repo"])
 
     def check(self, site: ModelInfo) -> None:
-        """Refuse a network whose activations cannot be seen."""
+        """Refuse a network without activation modules."""
         if not activations(site.module):
             raise SettingError(
-                "man looks for activation modules (nn.ReLU and the like) in the model and found none. Use modules "
-                "instead of functions such as torch.relu, one for each place."
+                "man needs activation modules such as nn.ReLU and found none in the model. Use "
+                "modules instead of functions such as torch.relu, one for each place."
             )
 
     def remark(self, site: ModelInfo) -> str:
-        """Which activations it found."""
+        """Return which activations it found."""
         found = [
             f"{name} ({type(part).__name__})" for name, part in activations(site.module).items()
         ]
@@ -117,18 +117,19 @@ class Man(Term):
 
     @contextmanager
     def hooks(self, module: nn.Module) -> Iterator[list[Tensor]]:
-        """The mean square of each activation, as the forward pass meets it."""
+        """Collect the mean square of each activation during the forward pass."""
         seen: list[Tensor] = []
 
-        def note(part: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        def record(part: nn.Module, inputs: Any, output: Tensor) -> Tensor:
             if isinstance(part, nn.ReLU) and not part.inplace:
-                output, square = _Rectified.apply(inputs[0], output.detach())  # type: ignore[no-untyped-call]
+                apply: Any = _Rectified.apply
+                output, square = apply(inputs[0], output.detach())
             else:
                 square = _MeanSquare.apply(output)  # type: ignore[no-untyped-call]
             seen.append(square)
             return output
 
-        hooks = [part.register_forward_hook(note) for part in activations(module).values()]
+        hooks = [part.register_forward_hook(record) for part in activations(module).values()]
         try:
             yield seen
         finally:
@@ -136,6 +137,6 @@ class Man(Term):
                 hook.remove()
 
     def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: list[Tensor]) -> Tensor:
-        """The term's value."""
+        """Return the value of the term."""
         scale = at(self.zeta, v.round) * (0.5 if self.man_scale == "repo" else 1.0)
         return scale * torch.stack(seen).sum()

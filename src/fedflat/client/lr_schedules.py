@@ -1,4 +1,4 @@
-"""A rate that falls within every visit."""
+"""A learning rate that decreases within local training."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from fedflat.errors import number
 
 @dataclass(frozen=True, repr=False)
 class PolyRate(Piece):
-    """Step i of tau has ``(1 - i / (factor tau))^power`` of the round's rate; every visit begins
-    with all of it."""
+    """Step i of tau uses ``(1 - i / (factor tau))^power`` of the round's learning rate."""
 
     power: float = 0.9
     factor: float = 1.0
@@ -25,5 +24,5 @@ class PolyRate(Piece):
         number("poly_rate", "factor", self.factor, low=1)
 
     def lr_factor(self, v: ClientContext) -> float:
-        """What is left of the rate at this step."""
+        """Return the factor of this step."""
         return float((1 - v.steps / (self.factor * v.planned_steps)) ** self.power)

@@ -1,8 +1,11 @@
-"""A client piece wraps the gradient oracle: ask it, somewhere, once or twice, and add what is to be
-added.
+"""Client pieces: the building blocks of what a client does in local training.
 
-Vectors lie along the last axis. A piece whose arithmetic keeps to that works on a stack of clients
-as well, where every vector is a matrix with a row for each client: it says ``stacks = True``.
+A piece wraps the gradient function of a batch. It calls the function, at one or more points, and
+may add to its result. A piece can also change the start point, the batch, the learning rate, and
+what is sent back.
+
+Vectors use the last axis. A piece with ``stackable = True`` also works on a stack of clients, where
+every vector is a matrix with one row per client.
 """
 
 from __future__ import annotations
@@ -30,234 +33,261 @@ if TYPE_CHECKING:
     from fedflat.client.instructions import Describer, Descriptions
 
 ClientState = dict[str, dict[str, Tensor]]
-"""What one client remembers between its visits: piece key -> name -> tensor."""
+"""What one client stores between its requests: piece key -> name -> tensor."""
 
 
 class BatchOracle(Protocol):
     """The gradient of one batch as a function of the point."""
 
     loss: Tensor | None
-    """The loss of the first call."""
+    """Mean loss of the batch at the first call; None before it."""
     count: Count
-    """How many things the loss was the mean of; in a stack, of each client's."""
+    """Number of items that the loss is a mean of; one number per client in a stack."""
 
     def __call__(self, w: Tensor) -> Tensor:
-        """The gradient at ``w``."""
+        """Return the gradient at ``w``."""
         ...
 
 
 @dataclass
 class ClientContext:
-    """One client in one exchange, as one piece sees it."""
+    """What one piece sees of one client in one exchange."""
 
     key: str
+    """Key of the piece."""
     seed: int
+    """Seed of the run."""
     round: int
+    """Number of the round, from 0."""
     client: int
+    """Number of the client, from 0; -1 in a stack."""
     sent: Tensor
-    """What the server sent: the reference of duals and prox terms."""
+    """Parameters that the client received: the reference of dual variables and proximal terms."""
     start: Tensor
-    """Where the walk began; differs from ``sent`` if a piece's ``begin`` moved it."""
+    """Parameters before the first local step. They differ from ``sent`` if a piece's ``begin``
+    changed them."""
     end: Tensor
-    """Where the walk ended; what is sent back differs if a piece's ``end`` moved it."""
+    """Parameters after the last local step; valid in `Piece.end`. A piece's ``end`` may send back
+    others."""
     lr: float
-    """The rate of the first step; pieces may have it fall within the visit (`Piece.lr_factor`)."""
+    """Learning rate of the first local step. Pieces may change later ones (`Piece.lr_factor`)."""
     planned_steps: int
-    """Local steps to do."""
+    """Number of local steps in this exchange."""
     epochs: float
-    """How often they go through the client's examples."""
+    """Number of passes over the client's examples in this exchange."""
     layout: Layout
+    """Names, shapes and positions of the parameters in a flat vector."""
     inbox: Mapping[str, Tensor]
-    """This piece's extras from the server."""
+    """Tensors that the server's half of this piece sent, by name."""
     state: dict[str, Tensor]
-    """This piece's memory at this client, across rounds. Replace tensors, never change them in
-    place."""
+    """Tensors that this piece stores at this client across rounds, by name. Replace tensors, never
+    change them in place."""
     examples: int
-    """How many the client holds."""
+    """Number of training examples of the client."""
     batch_size: int
+    """Number of examples in a full batch."""
     oracle: Callable[[Tensor], BatchOracle]
-    """The gradient on the batch of the client's examples at the given places, as they are."""
+    """Given indices of the client's examples, the gradient function of that batch, without
+    augmentation."""
     full_gradient: GradFn
-    """The gradient over all the client's examples, of the loss with its terms."""
+    """The gradient of the loss, with its terms, over all the client's examples."""
     inputs: Callable[[Tensor], Tensors]
-    """What goes into the module of the client's examples at the given places, as they are."""
+    """Given indices of the client's examples, their model inputs, without augmentation."""
     output_of: Callable[[Model, Tensors], Any]
-    """What another model than the client's own makes of inputs, in evaluation mode and without a
-    gradient."""
+    """The outputs of any model on the given inputs, in evaluation mode and without a gradient."""
     steps: int = 0
+    """Number of local steps done so far."""
     lr_sum: float = 0.0
-    """The sum of the rates so far."""
+    """Sum of the learning rates of the steps done so far."""
     outbox: dict[str, Tensor] = field(default_factory=dict)
-    """This piece's extras to the server."""
+    """Tensors that this piece sends to the server, by name."""
     scratch: dict[str, Any] = field(default_factory=dict)
-    """This piece's notes, for this visit only."""
+    """Values that this piece stores for this exchange only."""
     mean_examples: float = 0.0
-    """How many examples a client holds on average over everybody, if a piece `compares`."""
+    """Mean number of examples per client, over all clients; set if a piece has
+    `needs_mean_examples`."""
     preceding: Tensor | None = None
-    """How many clients are asked before this one in the exchange, and the sum of their mean
-    batches, if a piece is `ordered`; in a stack, a row for each client."""
+    """Number of clients before this one in the cohort, and the sum of their mean batch sizes; set
+    if a piece has `needs_cohort_order`. One row per client in a stack."""
     repetition: int = 0
-    """How often the client was visited before in this exchange."""
+    """How many times the client was already trained in this exchange, as a chain may repeat a
+    client."""
 
     shared: Mapping[str, Tensor] = field(default_factory=dict)
-    """What this piece was told before round 0, the same at every client
-    (`Piece.shared_with_clients`); no rows in a stack."""
+    """Tensors from `Piece.shared_with_clients`, the same for every client; without rows in a stack.
+    """
 
     @cached_property
     def rng(self) -> torch.Generator:
-        """This piece's own random numbers in this visit."""
+        """Random generator of this piece for this client and exchange."""
         return torch_generator(
             self.seed, f"piece/{self.key}", *request_seed(self.round, self.client, self.repetition)
         )
 
     def draw(self, make: Callable[[torch.Generator], Tensor]) -> Tensor:
-        """What ``make`` makes of the piece's random numbers; in a stack, a row for each client."""
+        """Call ``make`` with the piece's random generator.
+
+        In a stack, call it once per client and stack the results.
+        """
         return make(self.rng)
 
     def transform(self, batch: Batch, make: Callable[[Batch, torch.Generator], Batch]) -> Batch:
-        """What ``make`` makes of a batch and the piece's random numbers; in a stack, of each
-        client's."""
+        """Call ``make`` with a batch and the piece's generator.
+
+        In a stack, call it once per client.
+        """
         return make(batch, self.rng)
 
 
 @dataclass(frozen=True)
 class EvalModel:
-    """A model of the server as it is tested on some examples."""
+    """A server model, prepared for evaluation on the data of some clients."""
 
     model: Model
     batch_statistics: tuple[str, ...] = ()
-    """Batch normalisations that take the statistics of the test batch."""
+    """Names of batch normalisation layers that use the statistics of the test batch."""
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """Where a piece will work, as far as it is known before the first round."""
+    """What is known about the model and the task before the first round."""
 
     pieces: Sequence[Piece]
-    """The client's whole stack."""
+    """All client pieces of the method, in order."""
     module: nn.Module
     layout: Layout
     task: Task = field(default_factory=Classification)
-    """What is learnt."""
+    """The task to learn."""
     sample: Tensors | None = None
-    """The inputs of two examples."""
+    """The inputs of two examples, to try the module on; None if unknown."""
 
 
 class Piece(TextSpec):
-    """A frozen dataclass of numbers. The base class changes nothing."""
+    """Base class of client pieces; it changes nothing.
+
+    A piece is a frozen dataclass of numbers, strings and schedules.
+    """
 
     stage: ClassVar[Stage]
+    """Its position in the order of pieces."""
     key: ClassVar[str]
-    """Its name in mail, replies and memory."""
+    """Its name in broadcasts, replies and client state."""
     upload_vectors: ClassVar[int] = 0
-    """Vectors it adds to a reply."""
+    """Number of vectors of the model's size that it adds to a reply."""
     state_vectors: ClassVar[int] = 0
-    """Vectors of the model's size that it remembers at each client."""
+    """Number of vectors of the model's size that it stores at each client."""
     uploads_private: ClassVar[bool] = False
-    """Whether it sends more vectors that cover every coordinate, private ones too."""
+    """True if the vectors it sends also cover parameters that are private to the client."""
     full_gradients: ClassVar[int] = 0
-    """Gradients over all the client's data that it asks for in a visit."""
+    """Number of gradients over all the client's data that it computes in one exchange."""
     stateful: ClassVar[bool] = False
-    """Whether a memory of its own moves at each ``gradient``: then it may not be asked twice a
+    """True if each ``gradient`` call changes its state, so that it must be called only once per
     step."""
     needs_mean_examples: ClassVar[bool] = False
-    """Whether it must know how many examples clients hold on average."""
+    """True if it needs the mean number of examples per client (`ClientContext.mean_examples`)."""
     needs_cohort_order: ClassVar[bool] = False
-    """Whether it must know what the clients before it in an exchange do."""
+    """True if it needs to know which clients precede its own (`ClientContext.preceding`)."""
     needs_server_model: ClassVar[bool] = False
-    """Whether it means something only to clients that the server itself has sent its model, not to
-    one in a chain: it remembers, compares or encloses what belongs to that model, without declaring
-    vectors it keeps or sends up."""
+    """True if the piece must start from the server's model and so cannot be used inside a chain.
+    Pieces with `upload_vectors` or `state_vectors` need no flag."""
     unsupervised: ClassVar[bool] = False
-    """Whether it learns without being told what should come out: a term that stands in the place of
-    the task's loss. Clients then hold no targets."""
+    """True if it is a loss term that replaces the task's loss and uses no targets."""
     stackable: ClassVar[bool] = False
-    """Whether it works on many clients at once: a row for each in every vector, also in what it
-    keeps and sends."""
+    """True if it works on a stack of clients, with one row per client in every vector."""
 
     seen_domains_only: ClassVar[bool] = False
-    """Whether its models can be tested on domains that clients have only."""
+    """True if its models can be evaluated only on domains that some client has."""
 
     @property
     def oracle_calls(self) -> int:
-        """Gradients asked for each gradient given."""
+        """Number of gradients it computes for each gradient it returns."""
         return 1
 
     @property
     def describers(self) -> tuple[Describer, ...]:
-        """What every client must say of itself before round 0."""
+        """Descriptions that every client must compute before round 0."""
         return ()
 
     def shared_with_clients(self, descriptions: Descriptions) -> Mapping[str, Tensor]:
-        """What of it every client is told, once: read in a visit as ``visit.told``."""
+        """Return tensors to send to every client, once.
+
+        Pieces read them as `ClientContext.shared`.
+        """
         return {}
 
     def check(self, site: ModelInfo) -> None:
-        """Refuse a place where it cannot work."""
+        """Raise `SettingError` if the piece cannot be used with this model or task."""
 
     def remark(self, site: ModelInfo) -> str:
-        """What is good to know about it there, if anything."""
+        """Return a note for the user about this piece and model, or an empty string."""
         return ""
 
     def data(self, v: ClientContext, data: ClientData) -> ClientData:
-        """What to train on in this visit; who changes it cannot work on a stack."""
+        """Return the data to train on. A piece that changes them is not ``stackable``."""
         return data
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Where to start walking."""
+        """Return the parameters to start local training from."""
         return w
 
     def begin_buffers(self, v: ClientContext, b: Tensor) -> Tensor:
-        """The running statistics to start with."""
+        """Return the running statistics to start local training with."""
         return b
 
     def batch(self, v: ClientContext, batch: Batch) -> Batch:
-        """The batch to use; the same in every gradient of the step."""
+        """Return the batch to use in every gradient of the step."""
         return batch
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """The gradient to hand on."""
+        """Return the gradient at ``w``.
+
+        ``grad`` is the gradient function of the pieces inside this one.
+        """
         return grad(w)
 
     def lr_factor(self, v: ClientContext) -> float:
-        """What the rate of the next step is multiplied by."""
+        """Return the factor of the next step's learning rate."""
         return 1.0
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
-        """What to send back."""
+        """Return the parameters to send back."""
         return w
 
     def end_buffers(self, v: ClientContext, b: Tensor) -> Tensor:
-        """The running statistics to send back."""
+        """Return the running statistics to send back."""
         return b
 
     def eval_model(
-        self, layout: Layout, model: Model, kept: Sequence[Mapping[str, Tensor]]
+        self, layout: Layout, model: Model, states: Sequence[Mapping[str, Tensor]]
     ) -> EvalModel:
-        """How a model is tested on data of clients that remember ``kept``; without, where nobody
-        has been visited."""
+        """Return the model to evaluate on data of clients with these states of the piece.
+
+        ``states`` is empty where no client has trained yet.
+        """
         return EvalModel(model)
 
     def private_size(self, layout: Layout) -> int:
-        """How many numbers of the model it keeps from being sent, either way."""
+        """Return how many of the model's parameters are never sent in either direction."""
         return 0
 
 
 def eval_model_piece(pieces: Sequence[Piece]) -> Piece | None:
-    """The piece that says how models are tested, if there is one."""
+    """Return the first piece that overrides `Piece.eval_model`, or None."""
     return next((piece for piece in pieces if type(piece).eval_model is not Piece.eval_model), None)
 
 
 class Term(Piece, ABC):
-    """A term of the loss, differentiated with it."""
+    """A term that is added to the loss and differentiated with it."""
 
     stage = Stage.TERM
 
     def hooks(self, module: nn.Module) -> AbstractContextManager[Any]:
-        """What to keep open during the forward pass, such as forward hooks; ``loss`` is handed its
-        value."""
+        """Return a context for the forward pass, such as forward hooks.
+
+        Its value is passed to ``loss``.
+        """
         return nullcontext()
 
     @abstractmethod
     def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: Any) -> Tensor:
-        """The term's value."""
+        """Return the value of the term. ``seen`` is what ``hooks`` yielded."""

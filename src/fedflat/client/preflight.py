@@ -1,5 +1,4 @@
-"""A step before the first round, made and thrown away: what cannot be trained is refused before
-anything is written."""
+"""A trial training step before the first round, to refuse what cannot be trained."""
 
 from __future__ import annotations
 
@@ -19,16 +18,15 @@ from fedflat.errors import FedflatError, SettingError
 from fedflat.settings.groups import CHANNELS_LAST
 
 COUNTER = "num_batches_tracked"
-"""The counter of a batch normalisation, which nobody reads when there is a momentum."""
+"""Name of the batch counter of batch normalisation, which is unused if there is a momentum."""
 
 
 def check_training_step(learner: Learner, fed: Federation, pieces: Sequence[Piece] = ()) -> None:
-    """Refuse a model or a loss that does not fit the data or cannot be trained on them with a
-    client's pieces."""
+    """Refuse a model or a loss that cannot be trained on the data with a client's pieces."""
     if len(fed.test) == 0:
         raise SettingError(
-            "there must be at least one example to test on, found none. Give a test set, or let clients keep a part of "
-            "their own with split=0.7."
+            "there must be at least one example to test on, found none. Give a test set, or let "
+            "clients keep a part of their own with split=0.7."
         )
     data = fed.data(0) if fed.here else fed.test
     if data.examples.unlabelled:
@@ -40,32 +38,32 @@ def check_training_step(learner: Learner, fed: Federation, pieces: Sequence[Piec
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         learner.task.check(fed, _output(flat, batch), batch)
-        _learns(learner, flat, batch)
-    _lies(learner)
+        _check_gradient(learner, flat, batch)
+    _check_memory_format(learner)
 
 
 def _output(flat: FlatModule, batch: Batch) -> Any:
-    """What the module makes of a batch when it is only evaluated; nothing in it may change."""
+    """The module's output in evaluation mode, which must change nothing in it."""
     before = _buffers(flat.module)
     try:
         output = flat.forward(*arguments(batch.inputs))
     except Exception as error:
         raise SettingError(
-            f"the model cannot take inputs of shape {tuple(batch.first.shape)}: {error}. Choose a model made for "
-            "such inputs."
+            f"the model cannot take inputs of shape {tuple(batch.first.shape)}: {error}. Choose a "
+            "model made for such inputs."
         ) from error
     _same_names(flat)
     for name, now in _buffers(flat.module).items():
         if not torch.equal(now, before[name]):
             raise SettingError(
-                f"the model's buffer {name!r} moves in evaluation, so that looking at a model would change it. Let it "
-                "move in training only: `if self.training:`."
+                f"the model's buffer {name!r} changes in evaluation, so that evaluating a model "
+                "would change it. Let it change in training only: `if self.training:`."
             )
     return output
 
 
-def _learns(learner: Learner, flat: FlatModule, batch: Batch) -> None:
-    """Two gradients, for the second finds what the first has left in the module."""
+def _check_gradient(learner: Learner, flat: FlatModule, batch: Batch) -> None:
+    """Two gradients: the second one finds what the first one left in the module."""
     flat.module.train()
     before = _buffers(flat.module)
     for _ in range(2):
@@ -77,8 +75,9 @@ def _learns(learner: Learner, flat: FlatModule, batch: Batch) -> None:
             raise
         except Exception as error:
             raise SettingError(
-                f"the model cannot be trained on inputs of shape {tuple(batch.first.shape)}: {error}. The loss must be "
-                "differentiable, and a step must not need what an earlier one computed."
+                f"the model cannot be trained on inputs of shape {tuple(batch.first.shape)}: "
+                f"{error}. The loss must be differentiable, and a step must not need what an "
+                "earlier one computed."
             ) from error
     _same_names(flat)
     for name, now in _buffers(flat.module).items():
@@ -87,24 +86,27 @@ def _learns(learner: Learner, flat: FlatModule, batch: Batch) -> None:
         )
         if not now.is_floating_point() and not counts and not torch.equal(now, before[name]):
             raise SettingError(
-                f"the model's buffer {name!r} holds {now.dtype} and moves in training. Only floating buffers can be "
-                f"averaged over clients: register it as a float, as in torch.zeros({tuple(now.shape)})."
+                f"the model's buffer {name!r} holds {now.dtype} and changes in training. Only "
+                "floating buffers can be averaged over clients: register it as a float, as in "
+                f"torch.zeros({tuple(now.shape)})."
             )
 
 
-def _lies(learner: Learner) -> None:
+def _check_memory_format(learner: Learner) -> None:
     """Refuse channels last where there are none, or where the model cannot be trained so."""
     if learner.layout != CHANNELS_LAST:
         return
     if not learner.takes_images:
         raise SettingError(
-            f"layout 'channels-last' is for images, found inputs of shape {learner.shape}. Leave the layout out."
+            f"layout 'channels-last' is for images, found inputs of shape {learner.shape}. Leave "
+            "the layout out."
         )
     why = learner.channels_last_refusal()
     if why is not None:
         raise SettingError(
-            f"layout 'channels-last' was asked for, but the model cannot be trained so: {why} Use 'auto' or "
-            "'contiguous'; a module that flattens with reshape in place of view takes both."
+            f"layout 'channels-last' was asked for, but the model cannot be trained so: {why} Use "
+            "'auto' or 'contiguous'; a module that flattens with reshape in place of view takes "
+            "both."
         )
 
 
@@ -117,13 +119,13 @@ def _loss(learner: Learner, module: nn.Module, batch: Batch) -> Tensor:
             else repr(value)
         )
         raise SettingError(
-            f"the loss of a batch must be one floating number, a tensor of shape (), found {found}. Take the mean over "
-            "the batch: `.mean()`."
+            "the loss of a batch must be one floating number, a tensor of shape (), found "
+            f"{found}. Take the mean over the batch: `.mean()`."
         )
     if not value.requires_grad:
         raise SettingError(
-            "the loss does not depend on the model's parameters: there is nothing to learn. Compute it from the "
-            "model's output with torch, without detach() or no_grad()."
+            "the loss does not depend on the model's parameters: there is nothing to learn. "
+            "Compute it from the model's output with torch, without detach() or no_grad()."
         )
     return value
 
@@ -137,6 +139,6 @@ def _same_names(flat: FlatModule) -> None:
     if found != flat.layout.buffer_names:
         new = ", ".join(sorted(set(found) ^ set(flat.layout.buffer_names)))
         raise SettingError(
-            f"the model adds or drops the buffers {new} when it is used. Register all buffers in __init__, for they "
-            "are averaged over clients."
+            f"the model adds or drops the buffers {new} when it is used. Register all buffers in "
+            "__init__, for they are averaged over clients."
         )

@@ -1,11 +1,11 @@
-"""Coordinates and statistics that stay with the client: FedBN and SiLoBN.
+"""Parameters and statistics that stay with the client: FedBN and SiLoBN.
 
 Li et al., FedBN: Federated Learning on Non-IID Features via Local Batch Normalization, ICLR 2021.
 Andreux et al., Siloed Federated Learning for Multi-Centric Histopathology Datasets, 2020 (SiLoBN).
 
-What is private is not sent: the client puts its own values in before the walk and takes them out
-after, so the server sees no change there and no piece of it can move them. A first visit starts
-from the initial values, which are sent that once.
+Private values are not sent. The client inserts its own before training and returns the received
+ones after it. The server sees no change there, so no server piece can move them. A client's first
+training starts from the initial values, which are sent that once.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from fedflat.errors import SettingError, choice
 
 @dataclass(frozen=True, repr=False)
 class Private(Piece):
-    """Keeps batch normalisation ("bn"), its running statistics only ("bn_statistics"), or the last
-    layer ("head").
+    """Keeps a part of the model with the client.
 
+    where
+        "bn": batch normalisation; "bn_statistics": its running statistics only; "head": the last
+        layer.
     only_named
-        Of the batch normalisations only those whose name has these letters, as in FedDrive's code ("bn").
+        Only batch normalisations whose name contains this text, as in FedDrive's code ("bn").
     seen
-        What domains that clients have are tested with: the clients' "own" statistics, or those of the test "batch".
+        How to evaluate on domains that clients have: with the clients' "own" statistics, or with
+        those of the test "batch".
     """
 
     where: str = "bn"
@@ -46,21 +49,21 @@ class Private(Piece):
         choice("private", "seen", self.seen, ["own", "batch"])
         if not isinstance(self.only_named, str):
             raise SettingError(
-                f"private: only_named must be letters of a layer's name, found {self.only_named!r}."
+                f"private: only_named must be part of a layer's name, found {self.only_named!r}."
             )
 
     @property
     def seen_domains_only(self) -> bool:  # type: ignore[override]
-        """The scales and shifts of other domains are nobody's."""
+        """True for "bn": other domains have no scales and shifts."""
         return self.where == "bn"
 
     def check(self, site: ModelInfo) -> None:
-        """Refuse company that would give it away, and a model that has nothing to keep."""
+        """Refuse pieces that would send private values, and a model without any."""
         for piece in site.pieces:
             if piece.uploads_private:
                 raise SettingError(
-                    f"{self} keeps a part of the model with the client, but {piece} sends vectors as long as the whole "
-                    "model, that part included. Leave one of them out."
+                    f"{self} keeps a part of the model with the client, but {piece} sends vectors "
+                    "of the whole model, that part included. Leave one of them out."
                 )
         if self.where != "head" and not self.norms(site.layout):
             has = (
@@ -69,18 +72,18 @@ class Private(Piece):
                 else f"names no layer with {self.only_named!r}"
             )
             raise SettingError(
-                f"{self} keeps batch normalisation with the clients, and the model {has}: nothing would stay there. "
-                "Use a model with BatchNorm, or plain fedavg()."
+                f"{self} keeps batch normalisation with the clients, but the model {has}. Use a "
+                "model with BatchNorm, or plain fedavg()."
             )
 
     def norms(self, layout: Layout) -> tuple[str, ...]:
-        """The batch normalisations whose statistics are private."""
+        """Return the names of batch normalisations whose statistics are private."""
         if self.where == "head":
             return ()
         return tuple(name for name in layout.batchnorms if self.only_named in name)
 
     def mask(self, layout: Layout) -> Tensor:
-        """The private parameters."""
+        """Return a mask of the private parameters."""
         if self.where == "bn_statistics":
             return torch.zeros(layout.dim, dtype=torch.bool)
         if self.where == "head":
@@ -89,22 +92,22 @@ class Private(Piece):
         return layout.where(lambda name, shape: name.rpartition(".")[0] in norms)
 
     def statistics(self, layout: Layout) -> Tensor:
-        """The private running statistics."""
+        """Return a mask of the private running statistics."""
         return layout.statistics(self.norms(layout))
 
     def eval_model(
-        self, layout: Layout, model: Model, kept: Sequence[Mapping[str, Tensor]]
+        self, layout: Layout, model: Model, states: Sequence[Mapping[str, Tensor]]
     ) -> EvalModel:
-        """With the mean of what clients keep; without, or if it is said so, by the test batch's
-        statistics.
+        """Return the model with the mean of the clients' private values.
 
-        Who keeps parameters needs them: without, the model is tested as the server has it.
+        Without client states, or with ``seen="batch"``, statistics are those of the test batch.
+        Without client states and with private parameters, the server's model is evaluated as it is.
         """
-        if not kept and self.where != "bn_statistics":
+        if not states and self.where != "bn_statistics":
             return EvalModel(model)
-        if kept:
+        if states:
             params, statistics = (
-                torch.stack([one[name] for one in kept]).mean(0)
+                torch.stack([one[name] for one in states]).mean(0)
                 for name in ("params", "statistics")
             )
             mask, where = (
@@ -115,34 +118,34 @@ class Private(Piece):
                 model.params.masked_scatter(mask, params),
                 model.buffers.masked_scatter(where, statistics),
             )
-        return EvalModel(model, self.norms(layout) if not kept or self.seen == "batch" else ())
+        return EvalModel(model, self.norms(layout) if not states or self.seen == "batch" else ())
 
     def private_size(self, layout: Layout) -> int:
-        """How many numbers are not sent."""
+        """Return how many numbers are not sent."""
         return int(self.mask(layout).sum()) + int(self.statistics(layout).sum())
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Put the client's own values in."""
+        """Insert the client's own parameters."""
         mask = v.scratch["mask"] = self.mask(v.layout).to(w.device)
         return w.masked_scatter(mask, v.state["params"]) if "params" in v.state else w
 
     def begin_buffers(self, v: ClientContext, b: Tensor) -> Tensor:
-        """Put the client's own statistics in."""
+        """Insert the client's own statistics."""
         v.scratch["sent"] = b
         mask = v.scratch["statistics"] = self.statistics(v.layout).to(b.device)
         return b.masked_scatter(mask, v.state["statistics"]) if "statistics" in v.state else b
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Keep them, and send back what came."""
-        v.state["params"] = v.end.index_select(-1, places(self.mask(v.layout)).to(w.device))
+        """Store the client's own parameters and return the received ones."""
+        v.state["params"] = v.end.index_select(-1, _indices(self.mask(v.layout)).to(w.device))
         return torch.where(v.scratch["mask"], v.sent, w)
 
     def end_buffers(self, v: ClientContext, b: Tensor) -> Tensor:
-        """Keep the statistics, and send back what came."""
-        v.state["statistics"] = b.index_select(-1, places(self.statistics(v.layout)).to(b.device))
+        """Store the client's own statistics and return the received ones."""
+        v.state["statistics"] = b.index_select(-1, _indices(self.statistics(v.layout)).to(b.device))
         return torch.where(v.scratch["statistics"], v.scratch["sent"], b)
 
 
-def places(mask: Tensor) -> Tensor:
-    """Where a mask is true, found before it goes to a device that would have to be waited for."""
+def _indices(mask: Tensor) -> Tensor:
+    """Where a mask is True. It must be on the CPU: a GPU would have to be waited for."""
     return mask.nonzero().squeeze(-1)

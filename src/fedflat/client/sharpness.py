@@ -1,5 +1,4 @@
-"""Probes: the gradient is taken where the loss is highest nearby, so that the walk prefers flat
-ground.
+"""Sharpness-aware gradients: the gradient is computed at the highest loss nearby.
 
 Foret et al., Sharpness-Aware Minimization for Efficiently Improving Generalization, ICLR 2021
 (SAM). Kwon et al., ASAM: Adaptive Sharpness-Aware Minimization for Scale-Invariant Learning, ICML
@@ -8,8 +7,8 @@ Foret et al., Sharpness-Aware Minimization for Efficiently Improving Generalizat
     SAM     eps = rho g / ||g||                   u = grad(w + eps)
     ASAM    eps = rho T^2 g / ||T g||             T = |w| + eta for weights, 1 for biases
 
-The norm runs over the whole vector. Both gradients of a step see the same batch. Weight decay and
-corrections stand to the right, so they are no part of the ascent.
+The norm is that of the whole vector. Both gradients of a step use the same batch. Weight decay and
+corrections come after, so they are no part of the ascent.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from fedflat.errors import choice
 
 @dataclass(frozen=True, repr=False)
 class Sam(Piece):
-    """The gradient at the top of a ball of radius ``rho``, to first order."""
+    """The gradient at the first-order maximum of the loss in a ball of radius ``rho``."""
 
     rho: Scalar = 0.05
 
@@ -40,20 +39,20 @@ class Sam(Piece):
 
     @property
     def oracle_calls(self) -> int:
-        """Two: one to climb, one to step."""
+        """Two: one for the ascent, one for the step."""
         return 2
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """The gradient at ``w + rho g / ||g||``."""
+        """Return the gradient at ``w + rho g / ||g||``."""
         return grad(torch.add(w, unit(grad(w)), alpha=at(self.rho, v.round)))
 
 
 @dataclass(frozen=True, repr=False)
 class Asam(Piece):
-    """SAM in coordinates scaled by the weights' own size.
+    """SAM in coordinates scaled by the size of the weights.
 
-    ``variant="weights"`` scales parameters called "weight" by ``|w| + eta`` and leaves biases
-    alone, as the authors' code does; ``variant="elementwise"`` scales every parameter by ``|w|``
+    ``variant="weights"`` scales parameters called "weight" by ``|w| + eta`` and leaves biases as
+    they are, as the authors' code does; ``variant="elementwise"`` scales every parameter by ``|w|``
     and has no ``eta``.
     """
 
@@ -71,16 +70,16 @@ class Asam(Piece):
 
     @property
     def oracle_calls(self) -> int:
-        """Two: one to climb, one to step."""
+        """Two: one for the ascent, one for the step."""
         return 2
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Note which coordinates are weights."""
+        """Compute the mask of weights."""
         v.scratch["weights"] = weights(v.layout).to(w.device)
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """The gradient at ``w + rho T^2 g / ||T g||``."""
+        """Return the gradient at ``w + rho T^2 g / ||T g||``."""
         if self.variant == "weights":
             scale = torch.where(v.scratch["weights"], w.abs() + at(self.eta, v.round), 1.0)
         else:
@@ -89,15 +88,17 @@ class Asam(Piece):
 
 
 def weights(layout: Layout) -> Tensor:
-    """A mask of the parameters called "weight"; of those with two axes or more if none is called
-    so."""
+    """Return a mask of the parameters called "weight".
+
+    If there are none, return those with two axes or more.
+    """
     named = layout.where(lambda name, shape: "weight" in name)
     return named if named.any() else layout.where(lambda name, shape: len(shape) >= 2)
 
 
 @dataclass(frozen=True, repr=False)
 class LayerwiseSam(Piece):
-    """SAM whose perturbation has the radius ``rho`` in every tensor by itself."""
+    """SAM whose perturbation has the radius ``rho`` in every tensor separately."""
 
     rho: Scalar = 0.05
 
@@ -109,11 +110,11 @@ class LayerwiseSam(Piece):
 
     @property
     def oracle_calls(self) -> int:
-        """Two: one to climb, one to step."""
+        """Two: one for the ascent, one for the step."""
         return 2
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """The gradient at ``w + rho g_l / ||g_l||`` for each tensor ``l``."""
+        """Return the gradient at ``w + rho g_l / ||g_l||`` for each tensor ``l``."""
         parts = torch.split(grad(w), list(v.layout.sizes), dim=-1)
         return grad(
             torch.add(
@@ -124,10 +125,10 @@ class LayerwiseSam(Piece):
 
 @dataclass(frozen=True, repr=False)
 class LastSam(Piece):
-    """SAM that climbs along the gradient of the step before: one gradient a step, none to climb in
-    the first.
+    """SAM that ascends along the gradient of the previous step: one gradient per step.
 
-    The gradient is kept from visit to visit, which matters in centralised training only.
+    The first step has no ascent. The gradient is stored between rounds, which matters in
+    centralised training only.
     """
 
     rho: Scalar = 0.05
@@ -141,7 +142,7 @@ class LastSam(Piece):
         scalar("last_sam", "rho", self.rho)
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """The gradient at ``w + rho g' / ||g'||``."""
+        """Return the gradient at ``w + rho g' / ||g'||``."""
         last = v.state.get("g")
         g = grad(w if last is None else torch.add(w, unit(last), alpha=at(self.rho, v.round)))
         v.state["g"] = g

@@ -1,9 +1,9 @@
-"""The gradients of many clients at once: one network, a point and a batch for each client.
+"""Gradients of many clients at once: one network, with parameters and a batch for each client.
 
-The loss is written for one client and mapped over all of them (`torch.func`). Where that is asked
-again and again with tensors of the same shapes, it is traced once into the bare operations on
-stacked tensors, which then run without the mapping and without autograd. Losses with terms are not
-traced: a term may change from visit to visit.
+The loss is written for one client and mapped over all clients (`torch.func`). If it is called often
+with tensors of the same shapes, it is traced once into plain operations on stacked tensors, which
+then run without the mapping and without autograd. Losses with terms are not traced, because a term
+may change between exchanges.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ from fedflat.data.examples import ClientData
 from fedflat.tasks.task import Count
 
 PATIENCE = 16
-"""How often tensors of the same shapes must come before they are worth a trace, which costs a
-hundred gradients."""
+"""Number of calls with the same shapes before they are traced; a trace costs a hundred gradients.
+"""
 
 Gradients = Callable[..., tuple[Tensor, tuple[Tensor, tuple[Tensor, Tensor]]]]
-"""From points, buffers and batches to gradients, losses, moved buffers and counts."""
+"""Function of parameters, buffers and batches: gradients, losses, new buffers and counts."""
 
 
 class StackedGradients:
-    """A learner's network for a stack of clients; the like of `Learner` where vectors have a row
-    for each client."""
+    """A learner's network for a stack of clients.
+
+    It replaces `Learner` where vectors have a row per client.
+    """
 
     def __init__(self, learner: Learner) -> None:
         self.learner, self.layout = learner, learner.flat.layout
-        self.module = _uncounted(copy.deepcopy(learner.flat.module)).train()
+        self.module = _without_counters(copy.deepcopy(learner.flat.module)).train()
         self.buffers = learner.flat.buffers
         self.at: Tensor | None = None
-        self._met: Counter[Any] = Counter()
+        self._calls: Counter[Any] = Counter()
         self._traced: dict[Any, Gradients] = {}
         self._counts: dict[Any, int] = {}
-        """Counts that hang on the shapes of a batch only."""
+        """Counts that depend only on the shapes of a batch."""
 
     def oracle(self, batch: Batch, terms: Terms, *, still: bool = False) -> StackOracle:
-        """The bare gradient oracle on one batch of each client."""
+        """Return the gradient function of one batch per client."""
         return StackOracle(self, batch, terms, still=still)
 
     def gradients(
         self, w: Tensor, batch: Batch, terms: Terms
     ) -> tuple[Tensor, Tensor, Tensor, Count]:
-        """Losses, gradients at ``w``, the buffers as the forward pass leaves them, in rows, and
-        what was counted."""
-        shared = (
-            w.stride(0) == 0
-        )  # all clients stand where the server does: one large product instead of many small
-        form, parts = shape_of(batch), [_row_each(leaf, w) for leaf in leaves(batch)]
+        """Return losses, gradients at ``w``, new buffers and counts. Each has a row per client."""
+        # All clients have the server's parameters: one large product instead of many small ones.
+        shared = w.stride(0) == 0
+        form, parts = shape_of(batch), [_per_client(leaf, w) for leaf in leaves(batch)]
         given = [w[0] if shared else w.contiguous(), self.buffers.contiguous(), *parts]
         shapes = (shared, form, *((t.shape, t.dtype) for t in given))
         gradients = self._untraced(shapes, terms) if terms else self._quickest(shapes, given)
@@ -71,11 +71,11 @@ class StackedGradients:
         if traced is not None:
             return traced
         untraced = self._untraced(shapes, ())
-        self._met[shapes] += 1
-        if self._met[shapes] > PATIENCE:
+        self._calls[shapes] += 1
+        if self._calls[shapes] > PATIENCE:
             try:
                 self._traced[shapes] = make_fx(untraced)(*given)
-            except Exception:  # then it stays as slow as it is
+            except Exception:  # it works without a trace, only slower
                 self._traced[shapes] = untraced
         return untraced
 
@@ -101,23 +101,24 @@ class StackedGradients:
         return vmap(grad_and_value(loss, has_aux=True), in_dims=in_dims)
 
     def _named(self, w: Tensor, buffers: Tensor) -> dict[str, Tensor]:
-        """One client's parameters and buffers by name; buffers are copied, for the forward pass
-        writes into them."""
+        """One client's parameters and buffers by name.
+
+        Buffers are copied: the forward pass writes to them.
+        """
         layout = self.layout
         params = zip(layout.names, layout.shapes, w.split(layout.sizes), strict=True)
-        kept = zip(
+        statistics = zip(
             layout.buffer_names,
             layout.buffer_shapes,
             buffers.split(layout.buffer_sizes),
             strict=True,
         )
         named = {name: part.view(shape) for name, shape, part in params}
-        return named | {name: part.view(shape).clone() for name, shape, part in kept}
+        return named | {name: part.view(shape).clone() for name, shape, part in statistics}
 
 
 class StackOracle:
-    """The gradients of a batch of each client as a function of their points; only the first call
-    moves statistics."""
+    """The gradients of a batch per client. Only the first call updates running statistics."""
 
     def __init__(
         self, batched: StackedGradients, batch: Batch, terms: Terms, *, still: bool
@@ -126,10 +127,10 @@ class StackOracle:
         self.loss: Tensor | None = None
         self.count: Count = 0
         if batch.first.shape[1] == 1:
-            batched.learner.check_single_example("these visits have")
+            batched.learner.check_single_example("these clients have")
 
     def __call__(self, w: Tensor) -> Tensor:
-        """The gradients at ``w``."""
+        """Return the gradients at ``w``."""
         loss, gradient, buffers, self.count = self.batched.gradients(w, self.batch, self.terms)
         if self.loss is None:
             self.loss = loss
@@ -138,8 +139,8 @@ class StackOracle:
         return gradient
 
 
-def _varied(sample: Tensor, rng: torch.Generator) -> Tensor:
-    """Random numbers in place of floats, for a network may hide what it draws behind zeros."""
+def _random_like(sample: Tensor, rng: torch.Generator) -> Tensor:
+    """Random numbers in place of floats: zeros could hide random layers such as dropout."""
     if not sample.is_floating_point():
         return sample
     return torch.randn(sample.shape, generator=rng, dtype=torch.float64).to(
@@ -147,20 +148,19 @@ def _varied(sample: Tensor, rng: torch.Generator) -> Tensor:
     )
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _equal(one: Any, other: Any) -> bool:
     return all(torch.equal(a, b) for a, b in zip(tree_leaves(one), tree_leaves(other), strict=True))
 
 
-def _row_each(leaf: Tensor | float, w: Tensor) -> Tensor:
-    """A tensor of a batch as it is; a number, alike for all clients, for each of them."""
+def _per_client(leaf: Tensor | float, w: Tensor) -> Tensor:
+    """A tensor of a batch unchanged; a number repeated for each client."""
     if isinstance(leaf, Tensor):
         return leaf
     return torch.as_tensor(leaf, dtype=w.dtype, device=w.device).expand(len(w))
 
 
-def _uncounted(module: nn.Module) -> nn.Module:
-    """The module without the counters of its batch normalisations, which nobody reads and no stack
-    can hold."""
+def _without_counters(module: nn.Module) -> nn.Module:
+    """Remove the counters of batch normalisations, which are unused and cannot be stacked."""
     for part in module.modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
             part.num_batches_tracked = None
@@ -168,18 +168,20 @@ def _uncounted(module: nn.Module) -> nn.Module:
 
 
 def footprint(learner: Learner, batch_size: int) -> int:
-    """About how many bytes one client takes in a stack: its parameters, its inputs and all outputs
-    of layers."""
+    """Estimate the bytes of one client in a stack: parameters, inputs and all layers' outputs."""
     return (
         learner.flat.layout.dim + forward_cost(learner).numbers * batch_size
     ) * learner.dtype.itemsize
 
 
 def unstackable(learner: Learner, data: ClientData | None = None) -> str | None:
-    """Why the network cannot be mapped over clients, if so; with data, the loss is tried too."""
+    """Return why the network cannot be mapped over clients, or None.
+
+    With data, the loss is tried, too.
+    """
     batched, start = StackedGradients(learner), learner.initial()
     rng = torch.Generator().manual_seed(0)
-    x = [_varied(part, rng) for part in arguments(learner.sample)]
+    x = [_random_like(part, rng) for part in arguments(learner.sample)]
 
     def forward(w: Tensor, buffers: Tensor, *x: Tensor) -> Any:
         return functional_call(batched.module, batched._named(w, buffers), x)
@@ -187,8 +189,11 @@ def unstackable(learner: Learner, data: ClientData | None = None) -> str | None:
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         before = torch.random.get_rng_state()
         one, again = (forward(start.params, start.buffers, *x) for _ in range(2))
-        if not torch.equal(before, torch.random.get_rng_state()) or not _alike(one, again):
-            return "the network draws random numbers in training (dropout and the like), for each client its own"
+        if not torch.equal(before, torch.random.get_rng_state()) or not _equal(one, again):
+            return (
+                "the network draws random numbers in training (dropout, for example), which differ "
+                "for each client"
+            )
         w, batched.buffers = start.params.repeat(2, 1), start.buffers.repeat(2, 1)
         try:
             vmap(forward)(w, batched.buffers, *(torch.stack([part, part]) for part in x))

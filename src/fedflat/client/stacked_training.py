@@ -1,7 +1,7 @@
-"""A visit to many clients at once: the same walk, with a row for each client in every vector.
+"""Local training of many clients at once: every vector has a row for each client.
 
-Only clients that do the same in every step can share a stack: they hold equally many examples, get
-the same mail and remember tensors of the same shapes. Others are visited in stacks of their own.
+Only clients that do the same in every step can share a stack. They have equally many examples, get
+the same broadcast and store tensors of the same shapes. Other clients train in stacks of their own.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ from fedflat.data.examples import ClientData
 
 @dataclass
 class StackContext(ClientContext):
-    """Many clients in one exchange, as one piece sees them; ``client`` says nothing."""
+    """What one piece sees of a stack of clients in one exchange. ``client`` is not used."""
 
     clients: tuple[int, ...] = ()
+    """Numbers of the clients, in the order of rows."""
 
     @cached_property
     def rngs(self) -> list[torch.Generator]:
-        """The piece's own random numbers at each client."""
+        """Random generators of the piece, one per client."""
         paths = (request_seed(self.round, client, self.repetition) for client in self.clients)
         return [torch_generator(self.seed, f"piece/{self.key}", *path) for path in paths]
 
     def draw(self, make: Callable[[torch.Generator], Tensor]) -> Tensor:
-        """What ``make`` makes of each client's random numbers, in rows."""
+        """Call ``make`` with each client's generator and stack the results."""
         return torch.stack([make(rng) for rng in self.rngs])
 
     def transform(self, batch: Batch, make: Callable[[Batch, torch.Generator], Batch]) -> Batch:
-        """What ``make`` makes of each client's batch and random numbers."""
+        """Call ``make`` with each client's batch and generator, and stack the results."""
         return stacked([make(one, rng) for one, rng in zip(rows(batch), self.rngs, strict=True)])
 
 
 def signature(job: ClientJob, request: Request, examples: int) -> Any:
-    """Clients with equal signatures can share a stack: the very same mail, equal sizes, shapes and
-    batches."""
+    """Return a key: clients with equal keys can share a stack."""
     if not request.broadcast.instruction.stackable:
         return id(request.broadcast), request.client
     shapes = frozenset(
@@ -85,8 +85,10 @@ def run_stack(
     requests: Sequence[Request],
     data: Sequence[ClientData],
 ) -> tuple[ReplyBatch, ClientState]:
-    """Do what the mail asks of every client; their replies, and what they remember from now on, in
-    rows."""
+    """Carry out the broadcast's instruction on all clients.
+
+    The replies and new states have a row per client.
+    """
     reply_batch, state = Stack(
         requests[0].broadcast.instruction.job(job), batched, requests, data
     ).run()
@@ -94,7 +96,7 @@ def run_stack(
 
 
 class Stack:
-    """Clients as an ask sees them together: what they can do at once."""
+    """A stack of clients as an `Instruction` sees it."""
 
     def __init__(
         self,
@@ -108,25 +110,25 @@ class Stack:
             poisoned(job.attackers, request.client, held)
             for request, held in zip(requests, data, strict=True)
         ]
-        self.broadcast, self.count, self.examples = (
-            requests[0].broadcast,
-            len(requests),
-            len(data[0]),
-        )
+        self.broadcast = requests[0].broadcast
+        self.count = len(requests)
+        self.examples = len(data[0])
         self.clients = tuple(request.client for request in requests)
         self.sent = self.broadcast.params.expand(self.count, -1)
         self.buffers = self.broadcast.buffers.expand(self.count, -1)
 
     def run(self) -> tuple[ReplyBatch, ClientState]:
-        """Do what the mail asks."""
-        visits = self.contexts
+        """Carry out the broadcast's instruction."""
+        contexts = self.contexts
         try:
-            done: tuple[ReplyBatch, ClientState] = self.broadcast.instruction.run(self)
-            return done
+            outcome: tuple[ReplyBatch, ClientState] = self.broadcast.instruction.run(self)
+            return outcome
         except Exception as error:
-            who = ", ".join(map(str, self.clients[:5])) + (", ..." if self.count > 5 else "")
-            place = error_place(error, visits)
-            error.add_note(f"(in round {self.broadcast.round}, in a stack of clients {who}{place})")
+            names = ", ".join(map(str, self.clients[:5])) + (", ..." if self.count > 5 else "")
+            place = error_place(error, contexts)
+            error.add_note(
+                f"(in round {self.broadcast.round}, in a stack of clients {names}{place})"
+            )
             raise
 
     @cached_property
@@ -135,30 +137,28 @@ class Stack:
         return [self._open(piece) for piece in self.job.pieces]
 
     def full_gradient(self) -> tuple[ReplyBatch, ClientState]:
-        """The gradient over all of each client's data where the model stands."""
+        """Compute the gradient over all of each client's data at the parameters that were sent."""
         self.batched.buffers = self.buffers
-        gradient, unknown = (
-            self._whole(self.sent),
-            torch.full((self.count,), torch.nan, dtype=torch.float64),
-        )
-        return self._reply_batch(
-            gradient, self.buffers, self.examples, {}, {"loss": unknown}
-        ), self._state
+        gradient = self._full_gradient(self.sent)
+        unknown = torch.full((self.count,), torch.nan, dtype=torch.float64)
+        metrics = {"loss": unknown}
+        reply = self._reply_batch(gradient, self.buffers, self.examples, {}, metrics)
+        return reply, self._state
 
     def local_train(self) -> tuple[ReplyBatch, ClientState]:
-        """Walk from what was sent."""
+        """Train from the parameters that were sent."""
         stack = list(zip(self.job.pieces, self.contexts, strict=True))
-        walked = local_train(
+        result = local_train(
             stack, self.batched, self.sent, self.buffers, self.broadcast.lr, self._batches()
         )
-        weights = walked.weights(self.examples) if self.job.learner.task.weighs else {}
-        metrics = {"loss": walked.loss.double(), **measured(stack), **weights}
+        weights = result.weights(self.examples) if self.job.learner.task.weighs else {}
+        metrics = {"loss": result.loss.double(), **measured(stack), **weights}
         if self.broadcast.instruction.tests and self.data[0].own_test is not None:
-            metrics["own_accuracy"] = self._accuracies(walked.own)
+            metrics["own_accuracy"] = self._accuracies(result.own)
         extras = {piece.key: v.outbox for piece, v in stack if v.outbox}
-        own = walked.own if self.job.returns_models else None
-        more = (walked.samples, extras, metrics, walked.steps, own)
-        reply_batch = self._reply_batch(self.sent - walked.returned, walked.buffers, *more)
+        own = result.own if self.job.returns_models else None
+        more = (result.samples, extras, metrics, result.steps, own)
+        reply_batch = self._reply_batch(self.sent - result.returned, result.buffers, *more)
         return reply_batch, {piece.key: v.state for piece, v in stack if v.state}
 
     def _reply_batch(self, delta: Tensor, buffers: Tensor, samples: int, *more: Any) -> ReplyBatch:
@@ -173,7 +173,7 @@ class Stack:
         }
 
     def _open(self, piece: Piece) -> StackContext:
-        alike = vars(open_context(self.job, self.requests[0], self.data[0], piece))
+        shared = vars(open_context(self.job, self.requests[0], self.data[0], piece))
         rows = {
             "client": -1,
             "clients": self.clients,
@@ -182,21 +182,24 @@ class Stack:
             "end": self.sent,
             "state": dict(self._state.get(piece.key, {})),
             "oracle": partial(self._oracle, ()),
-            "full_gradient": self._whole,
+            "full_gradient": self._full_gradient,
             "preceding": preceding(self.broadcast, *self.clients),
         }
-        return StackContext(**{**alike, **rows})
+        return StackContext(**{**shared, **rows})
 
-    def _oracle(self, terms: Terms, places: Tensor) -> StackOracle:
-        """The oracle of everybody's examples at ``places``, as they are; statistics do not move."""
-        return self.batched.oracle(self._batch(places.expand(self.count, -1)), terms, still=True)
+    def _oracle(self, terms: Terms, indices: Tensor) -> StackOracle:
+        """The gradient function of all clients' examples at ``indices``.
 
-    def _whole(self, w: Tensor) -> Tensor:
+        Running statistics do not change.
+        """
+        return self.batched.oracle(self._batch(indices.expand(self.count, -1)), terms, still=True)
+
+    def _full_gradient(self, w: Tensor) -> Tensor:
         terms = [(piece, self._open(piece)) for piece in self.job.pieces if isinstance(piece, Term)]
         return batched_gradient(partial(self._oracle, terms), self.examples, w)
 
     def _accuracies(self, own: Model) -> Tensor:
-        """How well each client's own model does on what it keeps for testing."""
+        """The headline of each client's own model on its own test examples."""
         learner, found = self.job.learner, []
         for w, buffers, data in zip(own.params, own.buffers, self.data, strict=True):
             assert data.own_test is not None
@@ -207,14 +210,14 @@ class Stack:
 
     def _batches(self) -> Iterator[Batch]:
         if self.job.learner.task.makes_batches:
-            yield from self._made_by_the_task()
+            yield from self._task_batches()
             return
-        if self._everything:
-            places = torch.arange(self.examples).expand(self.count, -1)
+        if self._full_batches:
+            indices = torch.arange(self.examples).expand(self.count, -1)
             for _ in range(
                 self.job.local.planned_steps(self.broadcast.round, self.clients[0], self.examples)
             ):
-                yield self._batch(places)
+                yield self._batch(indices)
             return
         seed, t, again = self.job.seed, self.broadcast.round, self.broadcast.repetition
         rngs = (
@@ -228,20 +231,19 @@ class Stack:
         for step in zip(*orders, strict=True):
             yield self._batch(torch.stack(step), rngs)
 
-    def _made_by_the_task(self) -> Iterator[Batch]:
-        """What the task makes for each client, by the client's own model."""
-        asked = zip(count(), self.requests, self.data, strict=False)
+    def _task_batches(self) -> Iterator[Batch]:
+        clients = zip(count(), self.requests, self.data, strict=False)
         makers = [
             self.job.learner.task.batches(
                 task_batches(self.job, request, data, partial(self._output, row))
             )
-            for row, request, data in asked
+            for row, request, data in clients
         ]
         yield from map(stacked, zip(*makers, strict=True))
 
     def _output(self, row: int, inputs: Tensors) -> Any:
         learner, at = self.job.learner, self.batched.at
-        assert at is not None, "no walk has begun"
+        assert at is not None, "training has not begun"
         learner.flat.buffers = self.batched.buffers[row]
         learner.at = at[row]
         return learner.output(inputs)
@@ -251,8 +253,8 @@ class Stack:
         return any(one.examples.augments for one in self.data)
 
     @property
-    def _everything(self) -> bool:
-        """Whether each batch is all that a client holds, and nothing hangs on the order."""
+    def _full_batches(self) -> bool:
+        """Whether each batch has all of a client's examples, and their order does not matter."""
         ordered = self._augments or any(
             type(piece).batch is not Piece.batch for piece in self.job.pieces
         )
@@ -260,7 +262,7 @@ class Stack:
 
     @cached_property
     def _index(self) -> Tensor | None:
-        """Where everybody's examples are, if all are in one set."""
+        """Indices of all clients' examples, if they share one set."""
         one = self.data[0].examples
         return (
             torch.stack([d.index for d in self.data])
@@ -268,14 +270,13 @@ class Stack:
             else None
         )
 
-    def _batch(self, places: Tensor, rngs: list[torch.Generator] | None = None) -> Batch:
-        """The batch of each client's examples at its row of ``places``; augmented with generators
-        to do it with."""
+    def _batch(self, indices: Tensor, rngs: list[torch.Generator] | None = None) -> Batch:
+        """The batch of each client's row of ``indices``; augmented if there are generators."""
         dtype = self.job.learner.dtype
         if self._index is None or rngs is not None:
-            ours = zip(self.data, places, rngs or repeat(None, self.count), strict=True)
-            return stacked([data.batch(mine, dtype, rng) for data, mine, rng in ours])
-        index = self._index.gather(1, places.to(self._index.device))
+            clients = zip(self.data, indices, rngs or repeat(None, self.count), strict=True)
+            return stacked([data.batch(indices, dtype, rng) for data, indices, rng in clients])
+        index = self._index.gather(1, indices.to(self._index.device))
         batch = self.data[0].examples.batch(index.flatten(), dtype)
         rows_of: Batch = each(lambda t: t.unflatten(0, index.shape), batch)
         return rows_of

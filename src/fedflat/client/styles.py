@@ -1,11 +1,11 @@
-"""Pieces that give a client's images the styles of others': FedDrive's CFSI and LAB.
+"""Pieces that give a client's images the styles of other clients' images: FedDrive's CFSI and LAB.
 
 Fantauzzo et al., FedDrive: Generalizing Federated Learning to Semantic Segmentation in Autonomous
 Driving, IROS 2022.
 
-Before round 0 every client puts the styles of its images into a bank, which everybody is told. In
-training every second image of a client, always the same ones, is given a style drawn from the bank
-each time, before it is augmented.
+Before round 0 every client adds the styles of its images to a bank, which all clients receive. In
+training every second image of a client, always the same ones, gets a random style from the bank
+before it is augmented.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from fedflat.errors import SettingError, choice, number
 
 @dataclass(frozen=True, repr=False)
 class Restyle(Piece):
-    """Gives every second image a style from the bank, of another domain than its own unless
-    ``exclude`` is "none"."""
+    """Gives every second image a style from the bank.
+
+    It is from another domain unless ``exclude`` is "none".
+    """
 
     _: KW_ONLY
     exclude: str = "domain"
@@ -44,51 +46,50 @@ class Restyle(Piece):
     @property
     @abstractmethod
     def describers(self) -> tuple[Describer, ...]:
-        """What the bank is made of."""
+        """What the bank consists of."""
 
     @abstractmethod
     def restyle(self, images: Tensor, styles: Tensor, rng: torch.Generator) -> Tensor:
-        """The images in these styles."""
+        """Return the images in these styles."""
 
     def shared_with_clients(self, descriptions: Descriptions) -> Mapping[str, Tensor]:
-        """The whole bank."""
-        said: Sequence[Tensor] = descriptions[self.describers[0]]
-        if len({rows.shape[1] for rows in said}) > 1:
+        """Return the whole bank."""
+        styles: Sequence[Tensor] = descriptions[self.describers[0]]
+        if len({rows.shape[1] for rows in styles}) > 1:
             raise SettingError(
-                f"{self}: clients have images of several sizes, and styles need one. Give all one size."
+                f"{self}: clients have images of several sizes, but styles need one. Resize all "
+                "images to one size."
             )
-        bank = torch.cat(list(said))
+        bank = torch.cat(list(styles))
         if self.exclude == "domain":
             StyleBank(bank, bank[:, 0]).others(float(bank[0, 0]))
         return {"bank": bank}
 
     def data(self, v: ClientContext, data: ClientData) -> ClientData:
-        """The same data, every second image of which has a style of somebody else's."""
-        told = v.shared["bank"].cpu()
-        bank, looks, rng = StyleBank(told[:, 1:], told[:, 0]), own_looks(data, v.client), v.rng
+        """Return the data with new styles for every second image."""
+        rows = v.shared["bank"].cpu()
+        bank, looks, rng = StyleBank(rows[:, 1:], rows[:, 0]), own_looks(data, v.client), v.rng
 
-        def change(images: Tensor, places: Tensor) -> Tensor:
-            there = places.cpu()
-            mine = chosen(there)
-            if not mine.any():
+        def change(images: Tensor, indices: Tensor) -> Tensor:
+            mask = chosen(indices.cpu())
+            if not mask.any():
                 return images
-            styles = bank.draw(looks[there[mine]], rng, own=self.exclude == "none")
-            where, changed = mine.nonzero().squeeze(-1).to(images.device), images.clone()
-            return changed.index_copy_(
-                0, where, self.restyle(images[where].cpu(), styles, rng).to(images.device)
-            )
+            styles = bank.draw(looks[indices.cpu()[mask]], rng, own=self.exclude == "none")
+            rows = mask.nonzero().squeeze(-1).to(images.device)
+            restyled = self.restyle(images[rows].cpu(), styles, rng).to(images.device)
+            return images.clone().index_copy_(0, rows, restyled)
 
         return data.changed(change)
 
 
 @dataclass(frozen=True, repr=False)
 class Cfsi(Restyle):
-    """Amplitudes of low frequencies go a share ``lam`` of the way to another image's; phases stay.
+    """Moves amplitudes of low frequencies towards those of another image; phases do not change.
 
     share
         The window: frequencies up to this share of the height and the width.
     lam
-        How far; drawn from 0 to 1 for each image if nothing is said.
+        How far to move, from 0 to 1; if not given, a random number for each image.
     """
 
     share: float = Spectra.share
@@ -104,11 +105,11 @@ class Cfsi(Restyle):
 
     @property
     def describers(self) -> tuple[Describer, ...]:
-        """Spectra."""
+        """The amplitudes."""
         return (Spectra(self.share),)
 
     def restyle(self, images: Tensor, styles: Tensor, rng: torch.Generator) -> Tensor:
-        """See `fedflat.data.styles.frequencies.mix`."""
+        """Return the images with mixed amplitudes (`fedflat.data.styles.frequencies.mix`)."""
         channels, height, width = images.shape[1:]
         lam = torch.rand(len(images), generator=rng, dtype=torch.float64)
         lam = lam if self.lam is None else torch.full_like(lam, self.lam)
@@ -121,16 +122,16 @@ class Cfsi(Restyle):
 
 @dataclass(frozen=True, repr=False)
 class Lab(Restyle):
-    """Mean and spread of each colour, in LAB, become another image's."""
+    """Replaces the mean and the standard deviation of each colour, in LAB, by another image's."""
 
     key = "lab"
 
     @property
     def describers(self) -> tuple[Describer, ...]:
-        """Colours."""
+        """The means and standard deviations."""
         return (Colours(),)
 
     def restyle(self, images: Tensor, styles: Tensor, rng: torch.Generator) -> Tensor:
-        """See `fedflat.data.styles.colours.recoloured`."""
+        """Return the images with new colours (`fedflat.data.styles.colours.recoloured`)."""
         mean, std = styles.double().split(3, dim=1)
         return recoloured(images, mean, std)

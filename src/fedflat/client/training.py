@@ -1,7 +1,7 @@
-"""One client's work in one exchange: the only code that trains.
+"""Local training of one client: the only code that trains.
 
-A visit is a pure function of picklable things, so it gives the same numbers in this process, in a
-worker, or on another machine of the same kind; and it can be repeated, to find what went wrong.
+`run_client` is a pure function of picklable arguments. It gives the same numbers in this process,
+in a worker process, or on another machine of the same kind. It can be repeated to find an error.
 """
 
 from __future__ import annotations
@@ -30,63 +30,61 @@ from fedflat.data.examples import ClientData
 from fedflat.tasks.task import Count, Supply
 
 Spy = Callable[[str, Tensor], None]
-"""Told each vector as it is made, with the name of its maker."""
+"""Called with each vector as it is computed, and with the name of the piece that computed it."""
 METRICS = "metrics"
-"""Where in its memo a piece leaves numbers for the reply's metrics, which nobody averages and
-nobody counts."""
+"""Key in `ClientContext.scratch` under which a piece stores numbers for the reply's metrics. They
+are neither averaged nor counted as traffic."""
 
 
 @dataclass(frozen=True)
 class ClientJob:
-    """All a client needs besides its mail, its memory and its data."""
+    """All that a client needs besides the broadcast, its state and its data."""
 
     learner: Learner
     pieces: tuple[Piece, ...]
     local: LocalTraining
     seed: int
     mean_examples: float = 0.0
-    """How many examples a client holds on average, where a piece must know."""
+    """Mean number of examples per client; set if a piece has `needs_mean_examples`."""
     returns_models: bool = False
-    """Whether each reply brings the client's own model along, for somebody to look at."""
+    """True if each reply also carries the client's own model, for measurements."""
     experiment: Mapping[str, Any] = field(default_factory=dict)
-    """The texts of the run that it is part of, for clients elsewhere to be told in."""
+    """Settings of the run as text, sent to clients on other machines."""
     attackers: Mapping[int, Attacker] = field(default_factory=dict)
-    """Clients that do not train on what they hold."""
+    """Attackers by client: they change what the client trains on or sends."""
     shared: Extras = field(default_factory=dict)
-    """What every client is told once, before round 0: what `Piece.shared_with_clients` chooses of
-    others' descriptions, by piece."""
+    """Tensors sent to every client once, before round 0: the results of
+    `Piece.shared_with_clients`, by piece key."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A mail, to whom, and what that client remembers."""
+    """A broadcast to one client, with that client's state."""
 
     client: int
     broadcast: Broadcast
     state: ClientState
     id: str = ""
-    """Which letter of the run it is; the reply names it."""
+    """Identifier of the request in the run; the reply repeats it."""
 
 
 Outcome = tuple[Reply, ClientState]
-"""A reply, and what the client remembers from now on."""
+"""A reply, and the client's new state."""
 
 
 def run_client(
     job: ClientJob, request: Request, data: ClientData, spy: Spy | None = None
 ) -> Outcome:
-    """Do what the mail asks."""
-    job, data = (
-        request.broadcast.instruction.job(job),
-        poisoned(job.attackers, request.client, data),
-    )
-    done: Outcome = request.broadcast.instruction.run(ClientWork(job, request, data, spy))
-    return done
+    """Carry out the broadcast's instruction on one client."""
+    instruction = request.broadcast.instruction
+    data = poisoned(job.attackers, request.client, data)
+    outcome: Outcome = instruction.run(ClientWork(instruction.job(job), request, data, spy))
+    return outcome
 
 
 @dataclass(frozen=True)
 class ClientWork:
-    """A client as an ask sees it: what it has, and what it can do."""
+    """A client as an `Instruction` sees it: its job, request and data, and what it can do."""
 
     job: ClientJob
     request: Request
@@ -94,21 +92,17 @@ class ClientWork:
     spy: Spy | None = None
 
     def local_train(self) -> Outcome:
-        """Walk from what was sent."""
+        """Train from the parameters that were sent."""
         return _local_train(self.job, self.request, self.data, self.spy)
 
     def full_gradient(self) -> Outcome:
-        """The gradient over all the client's data where the model stands."""
-        broadcast, job, client, examples = (
-            self.request.broadcast,
-            self.job,
-            self.request.client,
-            len(self.data),
-        )
+        """Compute the gradient over all the client's data at the parameters that were sent."""
+        job, client, broadcast = self.job, self.request.client, self.request.broadcast
+        examples = len(self.data)
         job.learner.flat.buffers = broadcast.buffers
         with torch.random.fork_rng(devices=[]):
             seed_modules(derive(job.seed, "module", *broadcast.path(client)), job.learner.device)
-            gradient = _whole(job, self.request, self.data, broadcast.params)
+            gradient = _full_gradient(job, self.request, self.data, broadcast.params)
         metrics = {"loss": float("nan")}
         reply = Reply(
             client,
@@ -123,8 +117,10 @@ class ClientWork:
         return reply, self.request.state
 
     def scores(self, data: ClientData) -> dict[str, float]:
-        """How good the model that was sent is on some examples, with what the client itself keeps
-        of it."""
+        """Evaluate the model that was sent on some examples.
+
+        Private parameters are the client's own.
+        """
         sent = Model(self.request.broadcast.params, self.request.broadcast.buffers)
         return own_scores(self.job.learner, self.job.pieces, sent, self.request.state, data)
 
@@ -137,16 +133,16 @@ class ClientWork:
         samples: int = 0,
         loss: float = float("nan"),
     ) -> Outcome:
-        """A reply with a few tensors and no model; nothing is remembered of it."""
-        none, metrics = self.request.broadcast.params.new_empty(0), {"loss": loss}
+        """Build a reply with a few tensors and no model. The client's state does not change."""
+        empty = self.request.broadcast.params.new_empty(0)
         reply = Reply(
             self.request.client,
-            none,
-            none,
+            empty,
+            empty,
             examples,
             samples,
             {key: found},
-            metrics,
+            {"loss": loss},
             request=self.request.id,
         )
         return reply, self.request.state
@@ -155,16 +151,15 @@ class ClientWork:
 def _local_train(job: ClientJob, request: Request, data: ClientData, spy: Spy | None) -> Outcome:
     broadcast, client, flat = request.broadcast, request.client, job.learner.flat
     flat.train()
-    visits = [open_context(job, request, data, piece) for piece in job.pieces]
-    stack = list(zip(job.pieces, visits, strict=True))
+    contexts = [open_context(job, request, data, piece) for piece in job.pieces]
+    stack = list(zip(job.pieces, contexts, strict=True))
     for piece, v in stack:
         data = piece.data(v, data)
     with torch.random.fork_rng(devices=[]):
-        seed_modules(
-            derive(job.seed, "module", *broadcast.path(client)), job.learner.device
-        )  # dropout, whatever draws
+        # Dropout and other random layers draw from PyTorch's global generator.
+        seed_modules(derive(job.seed, "module", *broadcast.path(client)), job.learner.device)
         try:
-            walked = local_train(
+            result = local_train(
                 stack,
                 job.learner,
                 broadcast.params,
@@ -175,82 +170,82 @@ def _local_train(job: ClientJob, request: Request, data: ClientData, spy: Spy | 
             )
         except Exception as error:
             error.add_note(
-                f"(in round {broadcast.round}, client {client}{error_place(error, visits)})"
+                f"(in round {broadcast.round}, client {client}{error_place(error, contexts)})"
             )
             raise
-    told = {
-        "loss": walked.loss,
+    measurements = {
+        "loss": result.loss,
         **measured(stack),
-        **(walked.weights(len(data)) if job.learner.task.weighs else {}),
+        **(result.weights(len(data)) if job.learner.task.weighs else {}),
     }
-    metrics = {name: float(value) for name, value in told.items()}
+    metrics = {name: float(value) for name, value in measurements.items()}
     if broadcast.instruction.tests and data.own_test is not None:
-        flat.load(walked.own.params)
+        flat.load(result.own.params)
         metrics["own_accuracy"] = headline(job.learner, data.own_test)
     reply = Reply(
         client=client,
-        delta=broadcast.params - walked.returned,
-        buffers=walked.buffers,
+        delta=broadcast.params - result.returned,
+        buffers=result.buffers,
         examples=len(data),
-        samples=walked.samples,
+        samples=result.samples,
         extras={piece.key: v.outbox for piece, v in stack if v.outbox},
         metrics=metrics,
-        steps=walked.steps,
-        client_params=walked.own if job.returns_models else None,
+        steps=result.steps,
+        client_params=result.own if job.returns_models else None,
         request=request.id,
     )
     return reply, {piece.key: v.state for piece, v in stack if v.state}
 
 
-def error_place(error: Exception, visits: list[ClientContext]) -> str:
-    """Where an exception was raised: the step, and the innermost piece on the stack."""
-    found = f", step {visits[0].steps}" if visits else ""
+def error_place(error: Exception, contexts: list[ClientContext]) -> str:
+    """Return the step, and the innermost piece on the call stack, where an error occurred."""
+    step = f", step {contexts[0].steps}" if contexts else ""
     piece, trace = None, error.__traceback__
     while trace is not None:
         owner = trace.tb_frame.f_locals.get("self")
         piece = owner if isinstance(owner, Piece) else piece
         trace = trace.tb_next
-    return found + (f", piece {piece!r}" if piece is not None else "")
+    return step + (f", piece {piece!r}" if piece is not None else "")
 
 
 def measured(stack: list[tuple[Piece, ClientContext]]) -> dict[str, Tensor]:
-    """What pieces have measured in a walk; in a stack, a number for each client."""
+    """Return the metrics that pieces measured. In a stack they have one number per client."""
     return {name: value for _, v in stack for name, value in v.scratch.get(METRICS, {}).items()}
 
 
 class GradientBackend(Protocol):
-    """Where gradients are made: the learner's module for one client, or its like for a stack of
-    them."""
+    """Computes gradients: the learner for one client, or its counterpart for a stack of clients."""
 
     buffers: Tensor
+    """The running statistics of the model."""
     at: Tensor | None
-    """Where the walk stands when the next batch is made."""
+    """The current parameters when the next batch is built."""
 
     def oracle(self, batch: Batch, terms: Terms) -> BatchOracle:
-        """The gradient oracle on one batch."""
+        """Return the gradient function of one batch."""
         ...
 
 
 @dataclass(frozen=True)
 class LocalResult:
-    """What came of a walk."""
+    """The result of local training."""
 
     own: Model
-    """Where it ended: the client's own model."""
+    """The client's own model after the last step."""
     returned: Tensor
-    """What the pieces made of its parameters to send back."""
+    """The parameters to send back, after all pieces' ``end``."""
     buffers: Tensor
-    """What they made of its running statistics to send back."""
+    """The running statistics to send back, after all pieces' ``end_buffers``."""
     loss: Tensor
-    """The mean over the steps."""
+    """Mean loss over the steps."""
     steps: int
     samples: int
+    """Number of examples processed, all epochs counted."""
     counted: Count
-    """How many things the losses were means of."""
+    """Number of items that the losses are means of."""
 
     def weights(self, examples: int) -> dict[str, Tensor]:
-        """What a client that holds so many examples weighs, if that hangs on what was counted in
-        them."""
+        """Return the client's weight as a metric if the items counted decide it, else nothing."""
         if not isinstance(self.counted, Tensor):
             return {}
         return {WEIGHT: self.counted.double() * (examples / self.samples)}
@@ -265,8 +260,10 @@ def local_train(
     batches: Iterable[Batch],
     spy: Spy | None = None,
 ) -> LocalResult:
-    """Walk from ``w``, over all batches; the vectors may have a leading axis, a row for each of
-    many clients."""
+    """Train from ``w`` on all batches: ``w <- w - lr g`` with the gradient ``g`` of the pieces.
+
+    The vectors may have a leading axis with one row per client of a stack.
+    """
     losses: list[Tensor] = []
     samples = 0
     counted: Count = 0
@@ -304,7 +301,7 @@ def local_train(
 
 
 def open_context(job: ClientJob, request: Request, data: ClientData, piece: Piece) -> ClientContext:
-    """What a piece sees before the walk."""
+    """Return what a piece sees of the client before training."""
     broadcast = request.broadcast
     return ClientContext(
         key=piece.key,
@@ -322,9 +319,9 @@ def open_context(job: ClientJob, request: Request, data: ClientData, piece: Piec
         state=dict(request.state.get(piece.key, {})),
         examples=len(data),
         batch_size=job.local.batch_size,
-        oracle=partial(_bare, job, data),
-        full_gradient=partial(_whole, job, request, data),
-        inputs=lambda places: data.batch(places, job.learner.dtype).inputs,
+        oracle=partial(_plain_oracle, job, data),
+        full_gradient=partial(_full_gradient, job, request, data),
+        inputs=lambda indices: data.batch(indices, job.learner.dtype).inputs,
         output_of=job.learner.output_of,
         mean_examples=job.mean_examples,
         preceding=preceding(broadcast, request.client),
@@ -334,19 +331,18 @@ def open_context(job: ClientJob, request: Request, data: ClientData, piece: Piec
 
 
 def preceding(broadcast: Broadcast, *clients: int) -> Tensor | None:
-    """What the mail says of those asked before a client; of several clients, a row for each."""
+    """Return the broadcast's `preceding` of a client; of several clients, one row each."""
     if not broadcast.preceding:
         return None
-    told = torch.tensor(
+    rows = torch.tensor(
         [broadcast.preceding[client] for client in clients],
         dtype=torch.float64,
         device=broadcast.params.device,
     )
-    return told[0] if len(clients) == 1 else told
+    return rows[0] if len(clients) == 1 else rows
 
 
-def _whole(job: ClientJob, request: Request, data: ClientData, w: Tensor) -> Tensor:
-    """The gradient over all the client's data, of the loss with its terms."""
+def _full_gradient(job: ClientJob, request: Request, data: ClientData, w: Tensor) -> Tensor:
     terms = [
         (piece, open_context(job, request, data, piece))
         for piece in job.pieces
@@ -355,9 +351,9 @@ def _whole(job: ClientJob, request: Request, data: ClientData, w: Tensor) -> Ten
     return full_gradient(job.learner, data, w, terms)
 
 
-def _bare(job: ClientJob, data: ClientData, places: Tensor) -> Oracle:
-    """The oracle of a batch as it is, without any piece; statistics do not move."""
-    return Oracle(job.learner, data.batch(places, job.learner.dtype), [], still=True)
+def _plain_oracle(job: ClientJob, data: ClientData, indices: Tensor) -> Oracle:
+    """The gradient function of a batch without any piece. Running statistics do not change."""
+    return Oracle(job.learner, data.batch(indices, job.learner.dtype), [], still=True)
 
 
 def _batches(job: ClientJob, request: Request, data: ClientData) -> Iterator[Batch]:
@@ -367,24 +363,24 @@ def _batches(job: ClientJob, request: Request, data: ClientData) -> Iterator[Bat
 def task_batches(
     job: ClientJob, request: Request, data: ClientData, output: Callable[[Tensors], Any]
 ) -> Supply:
-    """What a task makes a client's batches from."""
+    """Return what the task builds a client's batches from."""
     broadcast, client = request.broadcast, request.client
-    places = job.local.batches(job.seed, broadcast.round, client, len(data), broadcast.repetition)
+    indices = job.local.batches(job.seed, broadcast.round, client, len(data), broadcast.repetition)
     augment = torch_generator(job.seed, "augment", *broadcast.path(client))
     draws = partial(torch_generator, job.seed, "task", *broadcast.path(client))
-    return Supply(data, places, job.learner.dtype, augment, draws, output)
+    return Supply(data, indices, job.learner.dtype, augment, draws, output)
 
 
 def _compose(oracle: GradFn, stack: list[tuple[Piece, ClientContext]], spy: Spy | None) -> GradFn:
-    grad = oracle if spy is None else partial(_spied, "the batch gradient", oracle, spy)
+    grad = oracle if spy is None else partial(_observed, "the batch gradient", oracle, spy)
     for piece, v in stack:
         grad = partial(piece.gradient, v, grad)
         if spy is not None:
-            grad = partial(_spied, repr(piece), grad, spy)
+            grad = partial(_observed, repr(piece), grad, spy)
     return grad
 
 
-def _spied(name: str, grad: GradFn, spy: Spy, w: Tensor) -> Tensor:
+def _observed(name: str, grad: GradFn, spy: Spy, w: Tensor) -> Tensor:
     g = grad(w)
     spy(name, g)
     return g

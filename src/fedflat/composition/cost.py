@@ -1,5 +1,4 @@
-"""What a method costs: the server's stack is run dry, on vectors of a few numbers, and its mail is
-counted."""
+"""Cost of a method, measured by a dry run of the server's pieces on vectors of a few numbers."""
 
 from __future__ import annotations
 
@@ -14,46 +13,48 @@ from fedflat.core.messages import Broadcast, Replies
 from fedflat.server.piece import ServerState, after_round, server_step
 
 DIM = 16
-"""Long enough that a few numbers more in a mail are no vector."""
+"""Length of the vectors. It is large enough to tell vectors from a few extra numbers in a
+broadcast."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The price of one round for one client, and what is kept; vectors are of the model's size,
-    smaller things do not count."""
+    """Cost of one round for one client, and stored state, in vectors of the model's size.
+
+    Smaller tensors do not count.
+    """
 
     down: int
     """Vectors sent to the client."""
     up: int
-    """Vectors it sends back."""
+    """Vectors that the client sends back."""
     gradients: int
     """Batch gradients for each local step."""
     local_trainings: int
-    """How often the local work is done."""
+    """Number of local trainings."""
     full_gradients: int
     """Gradients over all the client's data."""
     server_state: int
-    """Vectors the server keeps besides the model; shadows not counted."""
+    """Vectors that the server stores besides the model, without model averages."""
     client_state: int
-    """Vectors each client keeps."""
+    """Vectors that each client stores."""
     stated: bool = True
-    """Whether this is all; if not, the server's pieces could not be run dry, and it may be more."""
+    """False if the dry run failed; then the true cost may be higher."""
 
 
 class _Means(dict[tuple[str, str, str], torch.Tensor]):
-    """Extras of the pieces ``whole`` are vectors; those of others are smaller, here a single
-    number."""
+    """Extras of the pieces ``whole`` are vectors; those of other pieces are one number."""
 
     def __init__(self, whole: set[str], vector: torch.Tensor) -> None:
         super().__init__()
         self.whole, self.vector = whole, vector
 
-    def __missing__(self, place: tuple[str, str, str]) -> torch.Tensor:
-        return self.vector if place[0] in self.whole else self.vector[0]
+    def __missing__(self, key: tuple[str, str, str]) -> torch.Tensor:
+        return self.vector if key[0] in self.whole else self.vector[0]
 
 
 def cost(method: Method) -> Cost:
-    """The cost of a round after the first.
+    """Return the cost of a round after the first.
 
     >>> from fedflat import fedavg, fedgloss, naive_fedgloss, scaffold
     >>> [(c.down, c.up) for c in map(cost, (fedavg(), scaffold(), fedgloss(), naive_fedgloss()))]
@@ -70,34 +71,34 @@ def cost(method: Method) -> Cost:
         )
 
     states: ServerState = {}
-    here, known = Model(zeros, zeros[:0]), True
+    model, complete = Model(zeros, zeros[:0]), True
     try:
         for t in range(2):
             sent.clear()
-            states = after_round(method.server, states, here, t, 2)
+            states = after_round(method.server, states, model, t, 2)
             states = server_step(
-                method.server, states, send, Broadcast(t, here.params, here.buffers, 1.0)
+                method.server, states, send, Broadcast(t, model.params, model.buffers, 1.0)
             ).state
-    except Exception:  # a piece that wants replies of a shape which only its clients know
-        sent, states, known = [Broadcast(0, zeros, zeros[:0], 1.0)], {}, False
-    asks = [broadcast.instruction for broadcast in sent]
-    walks = sum(ask.trains for ask in asks)
-    kept = [
-        tensor for memory in states.values() for tensor in memory.values() if tensor.numel() == DIM
+    except Exception:  # a piece needs replies of a shape that only its clients know
+        sent, states, complete = [Broadcast(0, zeros, zeros[:0], 1.0)], {}, False
+    instructions = [broadcast.instruction for broadcast in sent]
+    trainings = sum(one.trains for one in instructions)
+    stored = [
+        tensor for state in states.values() for tensor in state.values() if tensor.numel() == DIM
     ]
     remote = 0 if method.pooled else 1
     return Cost(
         down=remote * sum(broadcast.nbytes for broadcast in sent) // zeros.nbytes,
         up=remote
         * (
-            sum(ask.upload_vectors for ask in asks)
-            + walks * sum(piece.upload_vectors for piece in method.client)
+            sum(one.upload_vectors for one in instructions)
+            + trainings * sum(piece.upload_vectors for piece in method.client)
         ),
         gradients=prod(piece.oracle_calls for piece in method.client),
-        local_trainings=walks,
-        full_gradients=sum(ask.full_gradients for ask in asks)
-        + walks * sum(piece.full_gradients for piece in method.client),
-        server_state=len(kept),
+        local_trainings=trainings,
+        full_gradients=sum(one.full_gradients for one in instructions)
+        + trainings * sum(piece.full_gradients for piece in method.client),
+        server_state=len(stored),
         client_state=sum(piece.state_vectors for piece in method.client),
-        stated=known,
+        stated=complete,
     )

@@ -1,5 +1,4 @@
-"""A method is a stack of pieces at the client, one at the server, and shadows; ``+`` puts two
-together."""
+"""Methods: client pieces, server pieces and model averages; ``+`` combines two methods."""
 
 from __future__ import annotations
 
@@ -26,36 +25,40 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 Named = Callable[[], None]
-"""A function of which only its name and its documentation are wanted."""
+"""A function of which only the name and the docstring are used."""
 
 
 @dataclass(frozen=True, repr=False)
 class Method:
-    """What clients do, what the server does, what is evaluated besides the server's model.
+    """What clients do, what the server does, and what is evaluated besides the server's model.
 
-    ``+`` orders pieces by their stage, which is the order of the papers; `chain` keeps the order
-    written.
+    ``+`` sorts pieces by their stage, which is the order in the papers; `chain` keeps the written
+    order.
     """
 
     client: tuple[Piece, ...] = ()
+    """Client pieces, the one nearest to the data first."""
     server: tuple[ServerPiece, ...] = ()
+    """Server pieces, the one nearest to the replies first."""
     averages: tuple[ModelAverage, ...] = ()
+    """Averages of the server's models."""
     evaluations: tuple[ClientEvaluation, ...] = ()
-    """What is measured at the clients themselves."""
+    """What is measured at the clients."""
     weighting: str | None = None
-    """"sized", "uniform", or None for no opinion (then "sized")."""
+    """"sized", "uniform", or None if any will do (then "sized")."""
     aggregator: Aggregator | None = None
-    """What replaces the mean of the replies."""
+    """What replaces the mean of the replies, or None."""
     topology: Topology | None = None
-    """Who talks to whom, or None for no opinion (then a star)."""
+    """The topology, or None if any will do (then a star)."""
     virtual: int | None = None
-    """Examples of each visit where clients are virtual: drawn by their sizes, and counting alike
+    """Number of examples of a virtual client: clients are selected by size and weighted equally
     (FedVC)."""
     pooled: bool = False
-    """Whether all data are brought to one place: centralised training."""
+    """True if all data are in one place: centralised training."""
     chained: bool = field(default=False, compare=False)
+    """True if the pieces keep their written order."""
     text: str = field(default="", compare=False)
-    """The text that makes it."""
+    """The text that makes the method."""
 
     def __post_init__(self) -> None:
         if not self.chained:
@@ -64,32 +67,30 @@ class Method:
         _refuse_same_keys("client", self.client)
         _refuse_same_keys("server", self.server)
         _refuse_same_keys("evaluation", self.observers)
-        self._refuse_nonsense()
+        self._refuse_conflicts()
         _refuse_double_steps("client", self.client, self.chained)
         _refuse_double_steps("server", self.server, self.chained)
 
-    def _refuse_nonsense(self) -> None:
-        """Refuse what would run but mean nothing."""
+    def _refuse_conflicts(self) -> None:
+        """Refuse combinations that would run but have no meaning."""
         probes = [piece for piece in self.client if piece.stage is Stage.PROBE]
         if len(probes) > 1 and not self.chained:
             raise SettingError(
-                f"{probes[0]} and {probes[1]} both choose where a client's gradient is taken. Leave one of them out, "
-                "or nest them on purpose with chain(...)."
+                f"{probes[0]} and {probes[1]} both choose where a client's gradient is taken. "
+                "Leave one of them out, or nest them on purpose with chain(...)."
             )
         owners = [piece for piece in self.server if piece.owns_step]
         if len(owners) > 1:
             raise SettingError(
-                f"{owners[0]} and {owners[1]} both decide where the server steps to, so one would undo the other. "
-                "Leave one of them out."
+                f"{owners[0]} and {owners[1]} both decide where the server steps to, so one would "
+                "undo the other. Leave one of them out."
             )
         for i, piece in enumerate(self.server):
-            scaled = self.server[:i] if self.chained else self.server
-            for rate in (
-                other for other in scaled if piece.averages and other.stage is Stage.SCALE
-            ):
+            inner = self.server[:i] if self.chained else self.server
+            for rate in (other for other in inner if piece.averages and other.stage is Stage.SCALE):
                 raise SettingError(
-                    f"{piece} averages the replies itself and decides where the server steps to, so there is nothing "
-                    f"for {rate} to scale. Leave it out."
+                    f"{piece} averages the replies itself and decides where the server steps to, "
+                    f"so there is nothing for {rate} to scale. Leave it out."
                 )
         idle = [*self.server, *(one for one in (self.aggregator, self.topology) if one)]
         if self.pooled and idle:
@@ -100,7 +101,7 @@ class Method:
     def __repr__(self) -> str:
         return (
             self.text
-            or f"Method(client={self.client}, server={self.server}, shadows={self.averages})"
+            or f"Method(client={self.client}, server={self.server}, averages={self.averages})"
         )
 
     def __add__(self, other: object) -> Method:
@@ -110,7 +111,7 @@ class Method:
 
     @property
     def reply_listeners(self) -> tuple[ModelAverage | ClientEvaluation, ...]:
-        """Shadows and protocols that want every single reply."""
+        """Model averages and client evaluations that need every single reply."""
         return (*(average for average in self.averages if average.needs_replies), *self.evaluations)
 
     @property
@@ -120,7 +121,10 @@ class Method:
 
     @property
     def topology_settings(self) -> dict[str, Any]:
-        """The settings of a run that it decides, by name; whoever says them must say the same."""
+        """The run's settings that the method decides, by name.
+
+        A user who sets them must set the same values.
+        """
         found: dict[str, Any] = {} if self.topology is None else {"topology": self.topology}
         if self.virtual is not None:
             found |= {"sampler": "by_size", "virtual": self.virtual, "weighting": "uniform"}
@@ -128,17 +132,19 @@ class Method:
 
     @property
     def cost(self) -> Cost:
-        """What a round costs each client, and what is kept."""
-        from fedflat.composition.cost import cost  # which runs a method dry, and so knows methods
+        """Cost of a round for each client, and stored state."""
+        from fedflat.composition.cost import cost  # it imports Method
 
         return cost(self)
 
     def stack(self) -> str:
-        """The sorted stacks, left near the data, for people to read.
+        """Return the sorted pieces as text, the one nearest to the data first.
 
         >>> from fedflat import feddyn, sam
-        >>> print((feddyn(alpha=0.1) + sam(rho=0.5)).stack())
-        client: sam(rho=0.5) -> dual(alpha=0.1, by_size=False); server: dual(alpha=0.1, scale='paper')
+        >>> for part in (feddyn(alpha=0.1) + sam(rho=0.5)).stack().split("; "):
+        ...     print(part)
+        client: sam(rho=0.5) -> dual(alpha=0.1, by_size=False)
+        server: dual(alpha=0.1, scale='paper')
         """
         aggregator = (self.aggregator,) if self.aggregator else ()
         parts = [
@@ -147,20 +153,18 @@ class Method:
             ("server", self.server),
             ("evaluated", self.observers),
         ]
-        said = [
+        lines = [
             f"{name}: {' -> '.join(p.full() for p in pieces)}" for name, pieces in parts if pieces
         ]
-        said += (
-            [f"virtual clients: {self.virtual} examples a visit, drawn by size"]
-            if self.virtual
-            else []
-        )
-        said += [f"topology: {self.topology}"] if self.topology else []
-        return "; ".join(said) or "client: plain steps; server: plain average"
+        if self.virtual:
+            lines.append(f"virtual clients: {self.virtual} examples each, drawn by size")
+        if self.topology:
+            lines.append(f"topology: {self.topology}")
+        return "; ".join(lines) or "client: plain steps; server: plain average"
 
 
 def chain(*methods: Method) -> Method:
-    """Join methods and keep their pieces in the order written, first nearest to the data."""
+    """Join methods and keep their pieces in the written order, the first nearest to the data."""
     if not methods:
         raise SettingError(
             "chain() needs at least one method, as in chain(feddyn(alpha=0.1), sam(rho=0.05))."
@@ -170,30 +174,32 @@ def chain(*methods: Method) -> Method:
             raise SettingError(
                 f"chain() joins methods, found {method!r}. Write them as in chain(feddyn(), sam())."
             )
-    said = f"chain({', '.join(map(repr, methods))})"
-    whole = replace(methods[0], chained=True)
+    text = f"chain({', '.join(map(repr, methods))})"
+    joined = replace(methods[0], chained=True)
     for method in methods[1:]:
-        whole = _join(whole, replace(method, chained=True), said, chained=True, blend=False)
-    return replace(whole, text=said)
+        joined = _join(joined, replace(method, chained=True), text, chained=True, blend=False)
+    return replace(joined, text=text)
 
 
-def _join(a: Method, b: Method, said: str, *, chained: bool, blend: bool = True) -> Method:
+def _join(a: Method, b: Method, text: str, *, chained: bool, blend: bool = True) -> Method:
     for where in ("client", "server"):
         if chained and blend and getattr(a, where) and getattr(b, where):
             raise SettingError(
-                f"{a} + {b}: both bring {where} pieces and one of them is a chain, whose order '+' would "
-                "break. Write all of them inside the chain(...)."
+                f"{a} + {b}: both have {where} pieces and one of them is a chain, whose order '+' "
+                "would break. Write all of them inside the chain(...)."
             )
     if a.weighting and b.weighting and a.weighting != b.weighting:
         raise SettingError(
-            f"{a} averages clients {a.weighting}, {b} {b.weighting}: they cannot stand together."
+            f"{a} needs {a.weighting} weighting of clients, {b} needs {b.weighting} weighting. "
+            "Leave one of them out."
         )
     if a.aggregator and b.aggregator:
         raise SettingError(
-            f"{a.aggregator} and {b.aggregator} both replace the mean of the replies. Leave one of them out."
+            f"{a.aggregator} and {b.aggregator} both replace the mean of the replies. Leave one of "
+            "them out."
         )
     if a.topology and b.topology:
-        raise SettingError(f"{a} and {b} both say who talks to whom. Leave one of them out.")
+        raise SettingError(f"{a} and {b} both set the topology. Leave one of them out.")
     if a.virtual and b.virtual:
         raise SettingError(f"{a} and {b} both make clients virtual. Leave one of them out.")
     return Method(
@@ -207,7 +213,7 @@ def _join(a: Method, b: Method, said: str, *, chained: bool, blend: bool = True)
         virtual=a.virtual or b.virtual,
         pooled=a.pooled or b.pooled,
         chained=chained,
-        text=said,
+        text=text,
     )
 
 
@@ -218,7 +224,8 @@ def _refuse_same_keys(
         if times > 1:
             found = " and ".join(repr(p) for p in pieces if p.key == key)
             raise SettingError(
-                f"two {where} pieces keep their memory under the name {key!r}: {found}. Leave one of them out."
+                f"two {where} pieces store their state under the name {key!r}: {found}. Leave one "
+                "of them out."
             )
 
 
@@ -232,8 +239,8 @@ def _refuse_double_steps(where: str, pieces: Sequence[Piece | ServerPiece], chai
                     ", or add them with '+', which orders them" if sorts else ""
                 )
                 raise SettingError(
-                    f"{left} keeps a memory, and {right} to its right asks for {right.oracle_calls} {what}: the memory "
-                    f"would be moved {right.oracle_calls} times. "
+                    f"{left} has a state, and {right} to its right makes {right.oracle_calls} "
+                    f"{what}: the state would be updated {right.oracle_calls} times. "
                     + (
                         f"{remedy}."
                         if chained
@@ -243,51 +250,50 @@ def _refuse_double_steps(where: str, pieces: Sequence[Piece | ServerPiece], chai
 
 
 def method(make: Callable[P, Method]) -> Callable[P, Method]:
-    """Register a function that returns a `Method`; what it returns remembers how it was said.
+    """Register a function that returns a `Method`. The method stores the text of the call.
 
-    A function of the same name takes its place, as when a notebook's cell is run again, unless it
-    is one of fedflat's.
+    A function of the same name replaces an earlier one, as when a notebook's cell is run again. The
+    names of fedflat's own methods cannot be replaced.
     """
     signature = inspect.signature(make)
 
     @functools.wraps(make)
-    def say(*args: P.args, **kwargs: P.kwargs) -> Method:
+    def make_method(*args: P.args, **kwargs: P.kwargs) -> Method:
         call = signature.bind(
             *plain(args), **{name: plain(value) for name, value in kwargs.items()}
         )
-        said = spell_call(make.__name__, signature, dict(call.arguments))
-        return replace(make(*call.args, **call.kwargs), text=said)
+        text = spell_call(make.__name__, signature, dict(call.arguments))
+        return replace(make(*call.args, **call.kwargs), text=text)
 
-    register("method")(say)
-    return say
+    register("method")(make_method)
+    return make_method
 
 
 def made_of(
     piece: Callable[P, Piece | ServerPiece | ModelAverage | Aggregator | Method],
 ) -> Callable[[Named], Callable[P, Method]]:
-    """Register a method that is one piece, or another method, under a name of its own; with its
-    arguments and defaults.
+    """Register a method that is one piece or another method, with its arguments and defaults.
 
         @made_of(Sam)
         def sam() -> None:
             \"""Local sharpness-aware steps (Foret et al., ICLR 2021).\"""
 
-    The function's name is the name, and its first line says what it is.
+    The function's name is the method's name, and its first line describes it.
     """
 
-    def name(named: Named) -> Callable[P, Method]:
+    def decorate(named: Named) -> Callable[P, Method]:
         @functools.wraps(named)
         def make(*args: P.args, **kwargs: P.kwargs) -> Method:
-            return _alone(piece(*args, **kwargs))
+            return _method_of(piece(*args, **kwargs))
 
-        takes = inspect.signature(piece).replace(return_annotation="Method")
-        make.__signature__ = takes  # type: ignore[attr-defined]
+        signature = inspect.signature(piece).replace(return_annotation="Method")
+        make.__signature__ = signature  # type: ignore[attr-defined]
         return method(make)
 
-    return name
+    return decorate
 
 
-def _alone(made: Piece | ServerPiece | ModelAverage | Aggregator | Method) -> Method:
+def _method_of(made: Piece | ServerPiece | ModelAverage | Aggregator | Method) -> Method:
     match made:
         case Piece():
             return Method(client=(made,))

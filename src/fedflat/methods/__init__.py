@@ -1,4 +1,5 @@
-"""Every method: one file per paper, and `recipes` and `pieces` for what is mere combination.
+"""Methods: one file per paper, with the client half and the server half on one page.
 
-A module in this folder is found by being there.
+`recipes` has methods that only combine others, `pieces` has the parts that can be added to any
+method. A module in this folder is imported automatically. Start with `feddyn` or `scaffold`.
 """

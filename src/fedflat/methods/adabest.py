@@ -1,17 +1,16 @@
-"""AdaBest: bias estimates that fade with the time since a client's last visit.
+"""AdaBest: bias estimates that decay with the time since a client's last participation.
 
 Varno et al., AdaBest: Minimizing Client Drift in Federated Learning via Adaptive Bias Estimation,
 ECCV 2022.
 
-    client   u    =  g_k(w) - mu h_k                                h_k = 0 on the first visit
-             h_k  <- h_k / (t - t'_k) + (w_sent - w_k)              t'_k: the round of its last visit
+    client   u    =  g_k(w) - mu h_k                                h_k = 0 at first
+             h_k  <- h_k / (t - t'_k) + (w_sent - w_k)              t'_k: its last round
     server   wbar' = mean(w_k);  w <- wbar' - beta (wbar - wbar');  wbar <- wbar'
 
 Means are uniform; ``wbar`` starts at the first model. The paper stores ``mu h_k``, which is the
 same for a constant ``mu``. ``mu_mode="per_sample"`` multiplies ``mu`` by ``E B / N_k``, as the
-authors' simulator does: ``E`` are the epochs of the visit, ``N_k`` the client's examples, and ``B``
-is the mean over all replies so far, those of the same round that came before included, of examples
-gone through a local step.
+authors' simulator does. ``E`` is the number of local epochs, ``N_k`` the client's examples, and
+``B`` the mean batch size over all replies so far, including earlier ones of the same round.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 @dataclass(frozen=True, repr=False)
 class AdaBest(Piece):
-    """The client's half: its bias ``h_k`` and when it was here last."""
+    """The client's half: its bias ``h_k`` and the round of its last participation."""
 
     mu: Scalar
     mu_mode: str = "plain"
@@ -48,37 +47,37 @@ class AdaBest(Piece):
 
     @property
     def needs_cohort_order(self) -> bool:  # type: ignore[override]
-        """Whether ``mu`` hangs on the batches of those before."""
+        """True if ``mu`` depends on the batches of earlier clients."""
         return self.mu_mode == "per_sample"
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Scale ``h_k`` by what the mean batch of all before makes of it."""
+        """Scale ``h_k`` by the mean batch size so far."""
         v.scratch["h"] = v.state.get("h")
         if "h" in v.state and v.preceding is not None:
             count, batches = v.preceding.unbind(-1)
             batch = (v.inbox["batches"] + batches) / (v.inbox["replies"] + count)
-            v.scratch["h"] = (v.epochs / v.examples * batch).to(w.dtype).unsqueeze(-1) * v.state[
-                "h"
-            ]
+            factor = (v.epochs / v.examples * batch).to(w.dtype).unsqueeze(-1)
+            v.scratch["h"] = factor * v.state["h"]
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """``g - mu h_k``."""
+        """Return ``g - mu h_k``."""
         h: Tensor | None = v.scratch["h"]
         return grad(w) if h is None else torch.sub(grad(w), h, alpha=at(self.mu, v.round))
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Let the old bias fade, add the new walk."""
-        walk = v.sent - v.end
+        """Decay the old bias and add the new update."""
+        h = v.sent - v.end
         if "h" in v.state:
-            walk = walk + v.state["h"] / (v.round - v.state["last"].unsqueeze(-1))
-        v.state["h"], v.state["last"] = walk, torch.full(w.shape[:-1], v.round, device=w.device)
+            h = h + v.state["h"] / (v.round - v.state["last"].unsqueeze(-1))
+        v.state["h"] = h
+        v.state["last"] = torch.full(w.shape[:-1], v.round, device=w.device)
         return w
 
 
 @dataclass(frozen=True, repr=False)
 class ServerAdaBest(ServerPiece):
-    """The server's half: steps beyond the mean, along the last move of the mean."""
+    """The server's half: steps beyond the mean, along the last change of the mean."""
 
     beta: Scalar
     mu_mode: str = "plain"
@@ -92,22 +91,22 @@ class ServerAdaBest(ServerPiece):
         scalar("adabest", "beta", self.beta)
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """``w - (wbar' - beta (wbar - wbar'))``."""
+        """Return ``w - (wbar' - beta (wbar - wbar'))`` as the pseudo-gradient."""
         before = context.state.get("mean", broadcast.params)
         replies = (
             send(broadcast)
             if self.mu_mode == "plain"
-            else self._tell_batches(context, send, broadcast)
+            else self._send_batch_sizes(context, send, broadcast)
         )
-        mean = context.state["mean"] = (
-            broadcast.params - replies.uniform
-        )  # a probe's perturbation does not stay in it
+        # broadcast.params is not perturbed by a probe, so the mean is not either.
+        mean = context.state["mean"] = broadcast.params - replies.uniform
         target = mean - at(self.beta, broadcast.round) * (before - mean)
         return replies.with_delta(broadcast.params - target)
 
-    def _tell_batches(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """Send the number of replies so far and the sum of their mean batches along, and count
-        on."""
+    def _send_batch_sizes(
+        self, context: ServerContext, send: Send, broadcast: Broadcast
+    ) -> Replies:
+        """Also send the number of replies so far and the sum of their batch sizes."""
         zero = torch.zeros((), dtype=torch.float64, device=broadcast.params.device)
         count, batches = context.state.get("replies", zero), context.state.get("batches", zero)
         replies = send(broadcast.enclose(self.key, replies=count, batches=batches))

@@ -1,8 +1,8 @@
-"""FedACG: the server sends where its momentum will carry it, and clients stay near.
+"""FedACG: the server sends a lookahead model along its momentum, and clients stay near it.
 
 Kim et al., Communication-Efficient Federated Learning with Accelerated Client Gradient, CVPR 2024.
 
-    server   sends y = w + lam m                                     m = 0 before round 0, points downhill
+    server   sends y = w + lam m                          m = 0 before round 0, points downhill
     client   u = g_k(w) + beta (w - y), from y
     server   m <- lam m + mean(w_k - y);    w <- w + m
 
@@ -26,7 +26,7 @@ from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 @dataclass(frozen=True, repr=False)
 class Lookahead(ServerPiece):
-    """Sends ``w + lam m`` and adds to ``m`` what the clients walked from there."""
+    """Sends ``w + lam m`` and adds the clients' mean update to ``m``."""
 
     lam: Scalar
 
@@ -39,7 +39,7 @@ class Lookahead(ServerPiece):
         scalar("fedacg", "lam", self.lam, high=1)
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """The momentum, as a pseudo-gradient."""
+        """Return the momentum as a pseudo-gradient."""
         ahead = at(self.lam, broadcast.round) * context.state.get(
             "m", torch.zeros_like(broadcast.params)
         )

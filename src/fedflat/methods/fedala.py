@@ -1,16 +1,15 @@
-"""FedALA: what was received is blended into the client's own last model, weight by weight, before
-training.
+"""FedALA: the client blends the received model into its own last model before training.
 
 Zhang et al., FedALA: Adaptive Local Aggregation for Personalized Federated Learning, AAAI 2023.
 
-    in the last ``layers`` tensors       wh = wl + (w - wl) m,  m in [0, 1] per weight, 1 at first
-    on a share of the client's data      m <- clip(m - eta grad(wh) (w - wl), 0, 1) after every batch
-    then local SGD from wh; all other tensors are taken from w
+    last ``layers`` tensors     wh = wl + (w - wl) m,  m in [0, 1] per weight, 1 at first
+    on a share of the data      m <- clip(m - eta grad(wh) (w - wl), 0, 1) after every batch
+    then                        local SGD from wh; all other tensors are those of w
 
-``wl`` is the client's last model. The share is drawn anew in every visit. Nothing is learnt at the
-first visit, when there is no ``wl``; at the second the share is gone through until losses settle,
-later once. They have settled when the standard deviation of the last ten, one from the end of each
-pass, is below ``threshold``, as in the authors' code.
+``wl`` is the client's last model. The share is a new random one each time. The first participation
+learns nothing, because there is no ``wl``. The second repeats the share until the loss converges,
+later ones use it once. The loss has converged when the standard deviation of the last ten values,
+one from the end of each pass, is below ``threshold``, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from fedflat.core.stage import Stage
 from fedflat.errors import SettingError, number
 
 MOST_EPOCHS = 50
-"""Where the first learning of the blend ends even if the losses do not settle."""
+"""Largest number of passes when the blend is learnt for the first time."""
 
 
 @dataclass(frozen=True, repr=False)
 class Ala(Piece):
-    """The blend at the beginning of a visit."""
+    """Blends the received model into the client's own before training."""
 
     share: float = 0.8
     layers: int = 2
@@ -52,7 +51,8 @@ class Ala(Piece):
         """Refuse to blend more tensors than there are."""
         if self.layers > len(site.layout.names):
             raise SettingError(
-                f"fedala: {self.layers} tensors are to be blended, but the model has only {len(site.layout.names)}."
+                f"fedala: {self.layers} tensors are to be blended, but the model has only "
+                f"{len(site.layout.names)}. Lower layers."
             )
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
@@ -66,16 +66,16 @@ class Ala(Piece):
         count = max(1, int(self.share * v.examples))
         used = v.draw(lambda rng: torch.randperm(v.examples, generator=rng))[..., :count]
         losses: list[Tensor] = []
-        settled = torch.zeros(w.shape[:-1], dtype=torch.bool, device=w.device)
+        converged = torch.zeros(w.shape[:-1], dtype=torch.bool, device=w.device)
         for _ in range(epochs):
-            learnt, loss = self._learn(v, used, w, own, m)
-            m = torch.where(settled.unsqueeze(-1), m, learnt)
+            new_m, loss = self._learn(v, used, w, own, m)
+            m = torch.where(converged.unsqueeze(-1), m, new_m)
             losses.append(loss)
             if len(losses) > 10:
-                settled = settled | (
+                converged = converged | (
                     torch.stack(losses[-10:]).std(dim=0, correction=0) < self.threshold
                 )
-                if settled.all():
+                if converged.all():
                     break
         v.state["m"] = m
         return torch.cat([w[..., :-size], own + (new - own) * m], dim=-1)
@@ -83,23 +83,22 @@ class Ala(Piece):
     def _learn(
         self, v: ClientContext, used: Tensor, w: Tensor, own: Tensor, m: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The blend after one pass over the examples used, and the loss of its last batch."""
+        """The blend after one pass over the examples ``used``, and the loss of the last batch."""
         size = own.shape[-1]
         new = w[..., -size:]
-        for places in used.split(v.batch_size, dim=-1):
-            oracle = v.oracle(places)
+        for indices in used.split(v.batch_size, dim=-1):
+            oracle = v.oracle(indices)
             gradient = oracle(torch.cat([w[..., :-size], own + (new - own) * m], dim=-1))
             m = (m - self.eta * gradient[..., -size:] * (new - own)).clamp(0, 1)
         assert oracle.loss is not None
         return m, oracle.loss
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Keep the client's own model, as far as it will be blended."""
+        """Store the part of the client's own model that is blended."""
         v.state["own"] = v.end[..., -sum(v.layout.sizes[-self.layers :]) :]
         return w
 
 
 @made_of(Ala)
 def fedala() -> None:
-    """The received model blended into the client's own, weight by weight (Zhang et al., AAAI
-    2023)."""
+    """The received model blended into the client's own, per weight (Zhang et al., AAAI 2023)."""

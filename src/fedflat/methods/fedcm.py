@@ -5,8 +5,9 @@ Xu et al., FedCM: Federated Learning with Client-level Momentum, 2021.
     client   u = a g_k(w) + (1 - a) D
     server   w <- w - mean(delta_k);    D <- mean(delta_k) / (tau lr),  0 before round 0
 
-``tau`` is the mean number of steps over the cohort and ``lr`` the rate of the round, so ``D`` is in
-gradient units. In round 0 the step is ``a g``: smaller than FedAvg's, as in the paper.
+``tau`` is the mean number of steps over the cohort and ``lr`` the learning rate of the round, so
+``D`` has the scale of a gradient. In round 0 the step is ``a g``: smaller than FedAvg's, as in the
+paper.
 """
 
 from __future__ import annotations
@@ -39,28 +40,28 @@ class Mix(Piece):
         scalar("fedcm", "a", self.a, high=1)
 
     def check(self, site: ModelInfo) -> None:
-        """Refuse a rate that falls within a visit."""
+        """Refuse a learning rate that changes within local training."""
         if any(type(piece).lr_factor is not Piece.lr_factor for piece in site.pieces):
             raise SettingError(
-                "fedcm divides what clients walked by steps times rate, which a rate that falls within a visit makes "
-                "wrong. Leave out poly_rate()."
+                "fedcm divides clients' updates by steps times learning rate, which is wrong if "
+                "the rate decreases within local training. Leave out poly_rate()."
             )
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """``a g + (1 - a) D``."""
+        """Return ``a g + (1 - a) D``."""
         a = at(self.a, v.round)
         return torch.add(a * grad(w), v.inbox["direction"], alpha=1 - a)
 
 
 @dataclass(frozen=True, repr=False)
 class ServerMix(ServerPiece):
-    """The server's half: sends the last direction in gradient units."""
+    """The server's half: sends the last direction, scaled as a gradient."""
 
     stage, key = Stage.CORRECT, "mix"
     stateful = True
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """Send the direction along, and note the new one."""
+        """Send the direction with the model, and store the new one."""
         direction = context.state.get("direction", torch.zeros_like(broadcast.params))
         replies = send(broadcast.enclose(self.key, direction=direction))
         context.state["direction"] = replies.uniform / (replies.steps * broadcast.lr)

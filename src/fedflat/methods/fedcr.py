@@ -1,17 +1,17 @@
-"""FedCR: clients agree on what the features of a class look like; heads stay at home.
+"""FedCR: clients share the distribution of each class's features; heads are private.
 
 Zhang et al., FedCR: Personalized Federated Learning Based on Across-Client Common Representation
 with Conditional Mutual Information Regularization, ICML 2023.
 
-    the encoder gives a Gaussian q(z|x); the head reads samples of z
-    client   loss = CE(mean over samples) + beta KL(prior_y || q(z|x)),   prior_y: the server's Gaussian of class y
-             in the last epoch: the product of the Gaussians q(z|x) of each class goes back
-    server   the encoder is averaged uniformly; the clients' class Gaussians are multiplied and mixed with the old
-             ones: prior <- mix prior + (1 - mix) product
+    model    the encoder gives a Gaussian q(z|x); the head reads samples of z
+    client   loss = CE(mean over samples) + beta KL(prior_y || q(z|x)),   prior_y of class y
+             in the last epoch: sends the product of the Gaussians q(z|x) of each class
+    server   averages the encoder uniformly, multiplies the clients' class Gaussians, and
+             prior <- mix prior + (1 - mix) product
 
-Use it with the ``stochastic`` model. Choices of ours where the text is silent: class probabilities
-(not scores) are averaged over samples; mean and variance of the prior are mixed separately; a class
-nobody saw keeps its prior, N(0, 1) at first.
+Use it with the ``stochastic`` model. Our choices where the paper does not specify: class
+probabilities (not scores) are averaged over samples; mean and variance of the prior are mixed
+separately; a class without examples keeps its prior, N(0, 1) at first.
 """
 
 from __future__ import annotations
@@ -52,31 +52,32 @@ class CommonRepresentation(Term):
         """Refuse a network without Gaussian features, and a task without classes."""
         if not site.task.classifies:
             raise SettingError(
-                f"fedcr has a Gaussian for each class, and {site.task} has none. Use classification()."
+                f"fedcr has a Gaussian for each class, but {site.task} has no classes. Use "
+                "classification()."
             )
         if not isinstance(site.module, StochasticNet):
             raise SettingError(
-                f"fedcr needs a network with Gaussian features, found {type(site.module).__name__}. Use "
-                "--model 'stochastic(cnn())'."
+                "fedcr needs a network with Gaussian features, found "
+                f"{type(site.module).__name__}. Use --model 'stochastic(cnn())'."
             )
 
     @contextmanager
     def hooks(self, module: nn.Module) -> Iterator[list[Tensor]]:
-        """The encoder's output, as the forward pass meets it."""
+        """Collect the encoder's output during the forward pass."""
         seen: list[Tensor] = []
         assert isinstance(module, StochasticNet)
 
-        def note(part: nn.Module, inputs: Any, output: Tensor) -> None:
+        def record(part: nn.Module, inputs: Any, output: Tensor) -> None:
             seen.append(output)
 
-        hook = module.encoder.register_forward_hook(note)
+        hook = module.encoder.register_forward_hook(record)
         try:
             yield seen
         finally:
             hook.remove()
 
     def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: list[Tensor]) -> Tensor:
-        """``beta KL(prior_y || q)``, mean over the batch."""
+        """Return ``beta KL(prior_y || q)``, mean over the batch."""
         mean, spread = gaussian(seen[0])
         self._gather(v, batch.labels, output.shape[1], mean.detach(), spread.detach())
         prior_mean = v.inbox["mean"][batch.labels] if "mean" in v.inbox else torch.zeros_like(mean)
@@ -116,7 +117,7 @@ class ServerRepresentation(ServerPiece):
         number("fedcr", "mix", self.mix, low=0, high=1)
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """Send the Gaussians along, and make the new ones."""
+        """Send the Gaussians with the model, and compute the new ones."""
         replies = send(broadcast.enclose(self.key, **context.state) if context.state else broadcast)
         precision = replies.mean(self.key, "precision") * replies.count
         weighted = replies.mean(self.key, "weighted") * replies.count

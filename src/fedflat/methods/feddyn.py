@@ -1,4 +1,4 @@
-"""FedDyn: clients and server agree on a stationary point through dual variables.
+"""FedDyn: dynamic regularization through dual variables on clients and server.
 
 Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021.
 
@@ -8,9 +8,9 @@ Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021.
              w        <- mean(w_k) - sigma / alpha
 
 With ``by_size`` client k has ``alpha_k = alpha mean(N) / N_k`` in place of ``alpha``, as in the
-authors' code: the fewer examples, the tighter. In ``h_k = -sigma_k / alpha_k`` that is ``u = g_k(w)
-+ alpha_k (w - w_sent + h_k)``, and the server adds the mean of all ``h_k``, which the lines above
-do as they stand: its ``sigma`` is in units of ``alpha``.
+authors' code: fewer examples give a stronger penalty. With ``h_k = -sigma_k / alpha_k`` that is ``u
+= g_k(w) + alpha_k (w - w_sent + h_k)``. The server adds the mean of all ``h_k``, which the lines
+above do unchanged, as the server's ``sigma`` is in units of ``alpha``.
 
 Means are uniform over the cohort. The server's model is evaluated; the authors' code reports the
 mean of all clients' last models (add ``all_clients()`` for that).
@@ -35,7 +35,7 @@ from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 @dataclass(frozen=True, repr=False)
 class Dual(Piece):
-    """The client's half: its running estimate ``sigma_k`` of its own loss gradient."""
+    """The client's half: its dual variable ``sigma_k``, an estimate of its own loss gradient."""
 
     alpha: Scalar
     by_size: bool = False
@@ -50,31 +50,31 @@ class Dual(Piece):
 
     @property
     def needs_mean_examples(self) -> bool:  # type: ignore[override]
-        """Whether ``alpha`` hangs on how many examples clients hold."""
+        """True if ``alpha`` depends on the number of examples."""
         return self.by_size
 
     def length(self, v: ClientContext) -> float:
-        """``alpha`` of this client."""
+        """Return ``alpha`` of this client."""
         return at(self.alpha, v.round) * (v.mean_examples / v.examples if self.by_size else 1.0)
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """A client never seen before has a dual of 0."""
+        """Start a new client's dual at 0."""
         v.state.setdefault("sigma", torch.zeros_like(w))
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """``g - sigma_k + alpha (w - w_sent)``."""
+        """Return ``g - sigma_k + alpha (w - w_sent)``."""
         return (grad(w) - v.state["sigma"]).add_(w - v.sent, alpha=self.length(v))
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Move the dual by what was walked."""
+        """Update the dual by the client's total change."""
         v.state["sigma"] = torch.sub(v.state["sigma"], v.end - v.sent, alpha=self.length(v))
         return w
 
 
 @dataclass(frozen=True, repr=False)
 class ServerDual(ServerPiece):
-    """The server's half: ``sigma``, the mean of all clients' duals, pushes the step on.
+    """The server's half: ``sigma``, the mean of all clients' duals, is added to the step.
 
     ``scale="paper"`` divides by all clients; ``"repo"`` divides by the cohort's size as well, as
     FedGloSS's released code does.
@@ -91,7 +91,7 @@ class ServerDual(ServerPiece):
         choice("dual", "dual_scale", self.scale, ["paper", "repo"])
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """``delta + sigma / alpha``; delta points from what was returned to what was sent."""
+        """Return ``delta + sigma / alpha``. delta points from the returned to the sent model."""
         replies = send(broadcast)
         alpha = at(self.alpha, broadcast.round)
         share = replies.count / replies.population / (replies.count if self.scale == "repo" else 1)
@@ -102,7 +102,7 @@ class ServerDual(ServerPiece):
 
 @method
 def feddyn(alpha: Scalar = 0.01, by_size: bool = Dual.by_size) -> Method:
-    """Dynamic regularisation by dual variables (Acar et al., ICLR 2021).
+    """Dynamic regularization by dual variables (Acar et al., ICLR 2021).
 
     ``by_size=True`` gives clients with fewer examples a larger ``alpha``, as the authors' code
     does.

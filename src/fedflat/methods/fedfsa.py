@@ -1,18 +1,19 @@
-"""FedFSA: a larger perturbation for the layers that moved most, on top of MoFedSAM.
+"""FedFSA: a larger perturbation for the layers that changed most, on top of MoFedSAM.
 
 Xing et al., Flexible Sharpness-Aware Personalized Federated Learning, AAAI 2025.
 
-    client   eps_j = rho_j g_j / ||g||      rho_j = rho_larger in the client's chosen layers, else rho
+    client   eps_j = rho_j g_j / ||g||      rho_j = rho_larger in the client's chosen layers,
+                                            else rho
              u = a g_k(w + eps) + (1-a) D                                      D as in FedCM
-             afterwards: chosen <- the ``top`` eligible layers of largest score, used at the next visit
+             afterwards: chosen <- the ``top`` eligible layers of largest score, used next time
     server   as FedCM
 
 A layer is one weight of a convolution or a linear layer: no bias, no normalisation, no 1x1
-shortcut. The paper's score is the squared change of a weight without saying how it becomes one
-number; its code takes the mean squared difference of the min-max scaled tensors
-(``score="minmax_mse"``), or without scaling ``"mse"``. ``selection``: "fsa" the largest scores,
-"reverse" the smallest that are not 0, "random" any. Taken literally the paper's Algorithm 1 adds
-the momentum uphill; like its code we do not.
+shortcut. The paper's score is the squared change of a weight, but it does not say how that becomes
+one number. Its code uses the mean squared difference of the min-max scaled tensors
+(``score="minmax_mse"``); ``"mse"`` is without scaling. ``selection``: "fsa" the largest scores,
+"reverse" the smallest that are not 0, "random" any. The paper's Algorithm 1 adds the momentum
+uphill; its code does not, and neither do we.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from fedflat.errors import SettingError, choice, number
 from fedflat.methods.fedcm import fedcm
 
 LEFT_OUT = ("bn", "norm", "bias", "downsample", "shortcut")
+"""Parts of names of layers that are not eligible."""
 
 
 def eligible(layout: Layout) -> list[str]:
-    """The names of the layers that can be chosen."""
+    """Return the names of the layers that can be chosen."""
     pairs = zip(layout.names, layout.shapes, strict=True)
     return [
         name
@@ -44,10 +46,10 @@ def eligible(layout: Layout) -> list[str]:
 
 
 def _owners(layout: Layout) -> Tensor:
-    """The place of each coordinate's layer among the eligible ones, or -1."""
+    """The index of each coordinate's layer among the eligible ones, or -1."""
     owners = torch.full((layout.dim,), -1)
-    for place, name in enumerate(eligible(layout)):
-        owners[layout.slices[name]] = place
+    for i, name in enumerate(eligible(layout)):
+        owners[layout.slices[name]] = i
     return owners
 
 
@@ -73,7 +75,7 @@ class Fsa(Piece):
 
     @property
     def stackable(self) -> bool:  # type: ignore[override]
-        """Not in reverse, where each client may choose another number of layers."""
+        """False for "reverse", where clients may choose different numbers of layers."""
         return self.selection != "reverse"
 
     def check(self, site: ModelInfo) -> None:
@@ -81,17 +83,18 @@ class Fsa(Piece):
         names = eligible(site.layout)
         if self.top > len(names):
             raise SettingError(
-                f"fsa: {self.top} layers are to be chosen, but the model has only {len(names)} eligible ones "
-                f"({', '.join(names) or 'none'}). Use top={len(names) or 1} or a larger model."
+                f"fsa: {self.top} layers are to be chosen, but the model has only {len(names)} "
+                f"eligible ones ({', '.join(names) or 'none'}). Use top={len(names) or 1} or a "
+                "larger model."
             )
 
     @property
     def oracle_calls(self) -> int:
-        """Two: one to climb, one to step."""
+        """Two: one for the ascent, one for the step."""
         return 2
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Lay out the radius of every coordinate."""
+        """Compute the radius of every coordinate."""
         radii = torch.full_like(w, at(self.rho, v.round))
         if "chosen" in v.state:
             larger = (_owners(v.layout).to(w.device) == v.state["chosen"].unsqueeze(-1)).any(dim=-2)
@@ -100,13 +103,13 @@ class Fsa(Piece):
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """The gradient at ``w + rho_j g_j / ||g||``."""
+        """Return the gradient at ``w + rho_j g_j / ||g||``."""
         return grad(torch.addcmul(w, v.scratch["radii"], unit(grad(w))))
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Choose the layers of the next visit."""
-        places = [v.layout.slices[name] for name in eligible(v.layout)]
-        scores = torch.stack([self._score(v.start[..., p], v.end[..., p]) for p in places], dim=-1)
+        """Choose the layers for the next time."""
+        slices = [v.layout.slices[name] for name in eligible(v.layout)]
+        scores = torch.stack([self._score(v.start[..., p], v.end[..., p]) for p in slices], dim=-1)
         v.state["chosen"] = self._choose(scores, v)
         return w
 
@@ -142,7 +145,7 @@ def fsa(
     score: str = Fsa.score,
     selection: str = Fsa.selection,
 ) -> Method:
-    """Local SAM with a larger radius in the layers that moved most (Xing et al., AAAI 2025)."""
+    """Local SAM with a larger radius in the layers that changed most (Xing et al., AAAI 2025)."""
     return Method(client=(Fsa(rho, rho_larger, top, score, selection),))
 
 

@@ -1,21 +1,22 @@
-"""FedGloSS: sharpness of the global model at the price of FedAvg, and its honest, dearer original.
+"""FedGloSS: global SAM at the traffic of FedAvg, and its exact form with twice the traffic.
 
 Caldarola et al., Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware
 Minimization for Federated Learning, CVPR 2025.
 
-    server   eps = rho_s D' / ||D'||     D' is last round's pseudo-gradient; eps = 0 in round 0
+    server   eps = rho_s D' / ||D'||     D': the last round's pseudo-gradient; eps = 0 in round 0
              sends wt = w + eps
-    client   walks from wt:  u = q - sigma_k + (w - wt)/beta;    sigma_k <- sigma_k - (w_k - wt)/beta
+    client   from wt:  u = q - sigma_k + (w - wt)/beta;    sigma_k <- sigma_k - (w_k - wt)/beta
              q is a plain, a SAM, or any other local gradient
-    server   D = sum_k p_k (wt - w_k) (sized);  D' <- D;  sigma <- sigma - 1/(beta K) sum_k (w_k - wt)
-             w <- w - D - beta sigma
+    server   D = sum_k p_k (wt - w_k) (sized);  D' <- D
+             sigma <- sigma - 1/(beta K) sum_k (w_k - wt);   w <- w - D - beta sigma
 
-NaiveFedGloSS takes eps from a first exchange at ``w`` with the same clients, which they forget.
+NaiveFedGloSS computes eps in a first exchange at ``w`` with the same clients, which do not store
+it.
 
 Where paper and released code differ: the dual is measured from ``wt`` (code, and line 19 of the
-paper's Algorithm 1; line 22 says ``w``, which would let eps leak into it). ``dual_scale="repo"``
+paper's Algorithm 1; line 22 has ``w``, which would let eps leak into it). ``dual_scale="repo"``
 divides the server's dual by the cohort's size as well. The radius of the *local* SAM is warmed up
-over ``T_s`` rounds from ``rho_0``; ``server_rho="repo"`` also gives the server the radius ``rho_l +
+over ``T_s`` rounds from ``rho_0``. ``server_rho="repo"`` also gives the server the radius ``rho_l +
 (rho_s - rho_0)/T_s`` during that time, as the code does by reading the wrong list.
 """
 
@@ -30,8 +31,10 @@ from fedflat.server.piece import ServerPiece
 from fedflat.server.sharpness import ServerSam, StaleSam
 
 
-def _around(probe: ServerPiece, rho_l: Scalar, beta: float, admm: bool, dual_scale: str) -> Method:
-    """A server probe with local SAM (if any) and duals (if any)."""
+def _with_sam_and_duals(
+    probe: ServerPiece, rho_l: Scalar, beta: float, admm: bool, dual_scale: str
+) -> Method:
+    """A server probe, with local SAM and duals if they are set."""
     choice("fedgloss", "dual_scale", dual_scale, ["paper", "repo"])
     number("fedgloss", "beta", beta, low=0, open_low=True)
     flag("fedgloss", "admm", admm)
@@ -49,12 +52,12 @@ def naive_fedgloss(
     admm: bool = True,
     dual_scale: str = "paper",
 ) -> Method:
-    """Global SAM with a true perturbation: two exchanges a round (Caldarola et al., CVPR 2025).
+    """Global SAM with an exact perturbation: two exchanges a round (Caldarola et al., CVPR 2025).
 
-    ``rho_l`` is the radius of local SAM, 0 for plain SGD; duals (``admm``) move once, after the
-    second exchange.
+    ``rho_l`` is the radius of local SAM, 0 for plain SGD. Duals (``admm``) are updated once, after
+    the second exchange.
     """
-    return _around(ServerSam(rho_s), rho_l, beta, admm, dual_scale)
+    return _with_sam_and_duals(ServerSam(rho_s), rho_l, beta, admm, dual_scale)
 
 
 @method
@@ -69,12 +72,12 @@ def fedgloss(
     server_rho: str = "constant",
     delta_eps: bool = False,
 ) -> Method:
-    """Global SAM for free, along last round's pseudo-gradient (Caldarola et al., CVPR 2025).
+    """Global SAM along the last round's pseudo-gradient (Caldarola et al., CVPR 2025).
 
-    ``rho_s`` is the server's radius; ``rho_l`` that of local SAM, 0 for plain SGD (or add another
-    local optimiser, such as ``asam()``), warmed up from ``rho_0`` over ``T_s`` rounds; ``beta`` the
-    length of the penalty, ``admm=False`` drops duals and penalty; ``delta_eps=True`` measures the
-    staleness at the price of one more exchange a round.
+    ``rho_s`` is the server's radius. ``rho_l`` is that of local SAM, 0 for plain SGD (or add
+    another local optimiser, such as ``asam()``), warmed up from ``rho_0`` over ``T_s`` rounds.
+    ``beta`` is the inverse weight of the penalty; ``admm=False`` drops duals and penalty.
+    ``delta_eps=True`` measures the staleness with one more exchange a round.
     """
     choice("fedgloss", "server_rho", server_rho, ["constant", "repo"])
     number("fedgloss", "T_s", T_s, low=0, whole=True)
@@ -86,11 +89,12 @@ def fedgloss(
         )
     if T_s and rho_l == 0 and server_rho == "constant":
         raise SettingError(
-            f"fedgloss: T_s={T_s} warms up rho_l, the radius of local SAM, which is 0. Give rho_l, or warm up the "
-            f"radius of the piece you add: sam(rho=warmup({rho_0:g}, 0.05, {T_s}))."
+            f"fedgloss: T_s={T_s} warms up rho_l, the radius of local SAM, which is 0. Give rho_l, "
+            f"or warm up the radius of the piece you add: sam(rho=warmup({rho_0:g}, 0.05, {T_s}))."
         )
     if T_s and server_rho == "repo":
-        rho_s = Steps((0, T_s + 1), (rho_l + (rho_s - rho_0) / T_s, rho_s))  # type: ignore[operator, arg-type]
+        warm = rho_l + (rho_s - rho_0) / T_s  # type: ignore[operator]
+        rho_s = Steps((0, T_s + 1), (warm, rho_s))  # type: ignore[arg-type]
     if T_s and rho_l != 0:
         rho_l = Warmup(rho_0, rho_l, T_s)  # type: ignore[arg-type]
-    return _around(StaleSam(rho_s, delta_eps), rho_l, beta, admm, dual_scale)
+    return _with_sam_and_duals(StaleSam(rho_s, delta_eps), rho_l, beta, admm, dual_scale)

@@ -1,14 +1,14 @@
-"""FedLESAM: perturb along the last global move this client saw; one gradient a step.
+"""FedLESAM: perturbs along the last global change that the client saw; one gradient per step.
 
 Fan et al., Locally Estimated Global Perturbations are Better than Local Perturbations for Federated
 Sharpness-aware Minimization, ICML 2024.
 
-    client   eps_k = rho (w_old_k - w_sent) / ||w_old_k - w_sent||       0 on the first visit
+    client   eps_k = rho (w_old_k - w_sent) / ||w_old_k - w_sent||       0 at first
              u = g_k(w + eps_k);    afterwards  w_old_k <- w_sent
 
 FedLESAM-S is ``fedlesam() + scaffold()``, FedLESAM-D ``fedlesam() + feddyn()``. The released code
-perturbs each tensor by one number (it indexes the flat vector by the tensor's place) and uses the
-last server move for everybody; we follow the paper.
+perturbs each tensor by one number (it indexes the flat vector by the tensor's position) and uses
+the last server update for all clients; we follow the paper.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fedflat.core.stage import Stage
 
 @dataclass(frozen=True, repr=False)
 class Lesam(Piece):
-    """The gradient at a perturbation that is constant over the visit."""
+    """The gradient at a perturbation that is constant during local training."""
 
     rho: Scalar
 
@@ -38,13 +38,13 @@ class Lesam(Piece):
         scalar("fedlesam", "rho", self.rho)
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Estimate the global ascent from what was received last time."""
+        """Estimate the global ascent direction from the model received last time."""
         v.scratch["eps"] = at(self.rho, v.round) * unit(v.state.get("seen", v.sent) - v.sent)
         v.state["seen"] = v.sent
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """``g(w + eps_k)``."""
+        """Return ``g(w + eps_k)``."""
         return grad(w + v.scratch["eps"])
 
 

@@ -1,14 +1,15 @@
-"""FedSMOO: clients agree on one perturbation as they agree on one model, by dual variables.
+"""FedSMOO: dual variables make clients agree on one model and on one perturbation.
 
 Sun et al., Dynamic Regularized Sharpness Aware Minimization in Federated Learning: Approaching
 Global Consistency and Smooth Landscape, ICML 2023.
 
-    client   q = g_k(w) - mu_k - s;   eps = rho q/||q||;   mu_k <- mu_k + eps - s         at every step
-             u = g_k(w + eps) - sigma_k + (w - w_sent)/beta;      sigma_k as in FedDyn, alpha = 1/beta
+    client   q = g_k(w) - mu_k - s;   eps = rho q/||q||;   mu_k <- mu_k + eps - s     every step
+             u = g_k(w + eps) - sigma_k + (w - w_sent)/beta
+             sigma_k as in FedDyn, alpha = 1/beta
     server   s <- rho m/||m||,  m = mean(mu_k);    sigma and w as in FedDyn
 
-The paper averages ``mu_k`` less the last ``eps`` (``s_from="mu_minus_eps"``); the authors'
-simulator drops that, and says so: our default.
+The paper averages ``mu_k`` minus the last ``eps`` (``s_from="mu_minus_eps"``). The authors'
+simulator drops that and documents it; so does our default.
 """
 
 from __future__ import annotations
@@ -31,8 +32,7 @@ from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 @dataclass(frozen=True, repr=False)
 class Smoo(Piece):
-    """The client's probe: an ascent corrected by its dual ``mu_k`` and the global perturbation
-    ``s``."""
+    """The client's half: an ascent corrected by its dual ``mu_k`` and the global ``s``."""
 
     rho: Scalar
     s_from: str = "mu"
@@ -50,16 +50,16 @@ class Smoo(Piece):
 
     @property
     def oracle_calls(self) -> int:
-        """Two: one to climb, one to step."""
+        """Two: one for the ascent, one for the step."""
         return 2
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """A client never seen before has a dual of 0."""
+        """Start a new client's dual at 0."""
         v.state.setdefault("mu", torch.zeros_like(w))
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """The gradient at the corrected perturbation; the dual moves."""
+        """Return the gradient at the corrected perturbation, and update the dual."""
         mu, s = v.state["mu"], v.inbox["s"]
         eps = at(self.rho, v.round) * unit(grad(w) - mu - s)
         v.state["mu"], v.scratch["eps"] = mu + eps - s, eps
@@ -83,7 +83,7 @@ class ServerSmoo(ServerPiece):
     stateful = True
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """Send ``s`` along, and make the new one."""
+        """Send ``s`` with the model, and compute the new one."""
         s = context.state.get("s", torch.zeros_like(broadcast.params))
         replies = send(broadcast.enclose(self.key, s=s))
         context.state["s"] = at(self.rho, broadcast.round) * unit(replies.mean(self.key, "mu"))

@@ -1,5 +1,4 @@
-"""FedSpeed: a blend of plain and perturbed gradients, a prox term, and a correction of what is
-sent.
+"""FedSpeed: mixed plain and perturbed gradients, a proximal term, and corrected uploads.
 
 Sun et al., FedSpeed: Larger Local Interval, Less Communication Round, and Higher Generalization
 Accuracy, ICLR 2023.
@@ -32,7 +31,7 @@ from fedflat.methods.feddyn import Dual, ServerDual
 
 @dataclass(frozen=True, repr=False)
 class Blend(Piece):
-    """Part plain gradient, part SAM's."""
+    """A mixture of the plain gradient and that of SAM."""
 
     rho: Scalar
     a: Scalar
@@ -46,11 +45,11 @@ class Blend(Piece):
 
     @property
     def oracle_calls(self) -> int:
-        """Two: one to climb, one to step."""
+        """Two: one for the ascent, one for the step."""
         return 2
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """``(1-a) g1 + a g2``."""
+        """Return ``(1-a) g1 + a g2``."""
         g1 = grad(w)
         g2 = grad(torch.add(w, unit(g1), alpha=at(self.rho, v.round)))
         return torch.lerp(g1, g2, at(self.a, v.round))
@@ -58,10 +57,10 @@ class Blend(Piece):
 
 @dataclass(frozen=True, repr=False)
 class CorrectedDual(Dual):
-    """FedDyn's dual at the client, which also corrects what is sent."""
+    """FedDyn's dual at the client, which also corrects the upload."""
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
-        """``w_k - lam sigma_k`` with the new ``sigma_k``."""
+        """Return ``w_k - lam sigma_k`` with the new ``sigma_k``."""
         return super().end(v, w) - v.state["sigma"] / self.length(v)
 
 
@@ -69,18 +68,18 @@ class CorrectedDual(Dual):
 def fedspeed(
     rho: Scalar = 0.1, a: Scalar | None = None, lam: float = 100.0, server: str = "paper"
 ) -> Method:
-    """Blended ascent, prox and corrected uploads (Sun et al., ICLR 2023).
+    """Mixed gradients, proximal term and corrected uploads (Sun et al., ICLR 2023).
 
-    ``a`` is the share of the perturbed gradient, 0.95 if nothing is said; ``server="feddyn"`` is
-    the released code, which takes all of it.
+    ``a`` is the share of the perturbed gradient, by default 0.95. ``server="feddyn"`` is the
+    released code, which has ``a = 1``.
     """
     choice("fedspeed", "server", server, ["paper", "feddyn"])
     number("fedspeed", "lam", lam, low=0, open_low=True)
     if server == "feddyn":
         if a not in (None, 1):
             raise SettingError(
-                f"fedspeed: server='feddyn' is the released code, whose gradient is all perturbed (a=1), found "
-                f"a={a!r}. Leave a out, or server='feddyn'."
+                "fedspeed: server='feddyn' is the released code, whose gradient is all perturbed "
+                f"(a=1), found a={a!r}. Leave a out, or server='feddyn'."
             )
         client, at_server = (Blend(rho, 1.0), Dual(1 / lam)), (ServerDual(1 / lam),)
         return Method(client=client, server=at_server, weighting="uniform")

@@ -1,12 +1,13 @@
-"""FedVC: clients of all sizes as virtual clients of one size.
+"""FedVC: clients of all sizes act as virtual clients of one size.
 
 Hsu, Qi and Brown, Federated Visual Classification with Real-World Data Distribution, ECCV 2020.
 
-    drawn      a client with probability N_k / N, without replacement within a round
-    visit      n of its examples, drawn anew: without replacement if it has as many, else all of them again and again
+    selection  client k with probability N_k / N, without replacement within a round
+    client     n of its examples, a new draw each time: without replacement if it has as many, else
+               all of them repeatedly
     server     the plain mean
 
-So every visit makes as many steps, and every example is as likely to be used.
+So every client makes the same number of steps, and every example is equally likely to be used.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from fedflat.errors import MOST_AT_ONCE, number
 
 @method
 def fedvc(n: int = 256) -> Method:
-    """Clients drawn by their sizes, ``n`` examples a visit, all counting alike (Hsu et al., ECCV
-    2020)."""
+    """Clients selected by size, ``n`` examples and equal weight each (Hsu et al., ECCV 2020)."""
     number("fedvc", "n", n, low=1, high=MOST_AT_ONCE, whole=True)
     return Method(virtual=n, weighting="uniform")

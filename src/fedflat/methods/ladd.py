@@ -1,18 +1,18 @@
-"""LADD's round: clients teach themselves, from a model that was trained on other, labelled images.
+"""LADD's round: clients train on pseudo-labels, from a model trained on other, labelled images.
 
 Shenaj et al., Learning Across Domains and Devices: Style-Driven Source-Free Domain Adaptation in
 Clustered Federated Learning, WACV 2023, arXiv:2210.02326.
 
-    before   each client sends its style once; the server trains f_0 on its own images in these styles
+    before   each client sends its style; the server trains f_0 on its own images in these styles
     client   from (Phi, theta_c), one pass over images without labels:
-             loss = pseudo(z; g_c) + kd distillation(z; f_0)         see `fedflat.tasks.pseudo_labels`
+             loss = pseudo(z; g_c) + kd distillation(z; f_0)         see `tasks.pseudo_labels`
     server   Phi <- mean over the cohort, theta_c <- mean over the cohort's members of cluster c
              every omega rounds  g_c <- (Phi, theta_c)                          before t_start
-                                 g_c <- (n g_c + (Phi, theta_c)) / (n + 1)      from then on; n counts from 0
+                                 g_c <- (n g_c + (Phi, theta_c)) / (n + 1)      from then on
 
-The clusters are in `fedflat.methods.style_clusters`. ``g_c`` is ``f_0`` before the first refresh,
-and its running statistics are always those of ``(Phi, theta_c)``. Teacher and ``f_0`` travel with
-every mail, and are counted: clients need not remember anything.
+``n`` counts from 0. The clusters are in `fedflat.methods.style_clusters`. ``g_c`` is ``f_0`` before
+the first refresh, and its running statistics are always those of ``(Phi, theta_c)``. Teacher and
+``f_0`` are sent and counted with every broadcast, so that clients need no state.
 """
 
 from __future__ import annotations
@@ -45,13 +45,12 @@ from fedflat.tasks.pseudo_labels import (
 
 KEY = "teacher"
 CHUNK = 64
-"""Examples that the teacher looks at in one go."""
+"""Number of examples in a batch of the teacher."""
 
 
 @dataclass(frozen=True, repr=False)
 class SelfTraining(Term):
-    """The client's half: what a teacher is sure of is learnt, and the first model is not
-    forgotten."""
+    """The client's half: learns a teacher's confident labels and stays near the first model."""
 
     kd: Scalar = 10.0
     rule: str = "ladd"
@@ -73,37 +72,42 @@ class SelfTraining(Term):
         """Refuse a task without classes."""
         if not (site.task.classifies or site.task.headline.name == "miou"):
             raise SettingError(
-                f"self_training takes a teacher's classes for labels, and {site.task} has none. Use segmentation()."
+                f"self_training uses a teacher's classes as labels, but {site.task} has no "
+                "classes. Use segmentation()."
             )
 
     def loss(
         self, v: ClientContext, batch: Batch, output: Tensor | tuple[Tensor, ...], seen: Any
     ) -> Tensor:
-        """Of all outputs the pseudo-labels', and of the main one the distillation's; means over all
-        pixels."""
-        given, first, counted = self._taught(v, batch)
+        """Return the pseudo-label loss of all outputs and the distillation loss of the main one.
+
+        Both are means over pixels.
+        """
+        labels, first, counted = self._targets(v, batch)
         value = torch.zeros(
             (), dtype=arguments(output)[0].dtype, device=arguments(output)[0].device
         )
         for one in arguments(output):
-            total, pixels = pseudo_loss(as_images(one), given)
+            total, pixels = pseudo_loss(as_images(one), labels)
             value = value + total / pixels
         if first is not None:
             total, pixels = distillation_loss(as_images(arguments(output)[0]), first, counted)
             value = value + at(self.kd, v.round) * (total / pixels)
         return value
 
-    def _taught(
+    def _targets(
         self, v: ClientContext, batch: Batch
     ) -> tuple[PseudoLabels, Tensor | None, PseudoLabels | None]:
-        """The pseudo-labels of a batch, the first model's scores, and where these count; the same
-        at every point."""
+        """Pseudo-labels of a batch, the first model's scores, and where these count.
+
+        Cached per batch.
+        """
         if v.scratch.get("batch") is not batch:
-            given = self._labels(v, "teacher", self._scores(v, "teacher", batch.inputs))
+            labels = self._labels(v, "teacher", self._scores(v, "teacher", batch.inputs))
             first = self._scores(v, "first", batch.inputs) if "first" in v.inbox else None
             counted = self._labels(v, "first", first) if first is not None and self.mask else None
-            v.scratch |= {"batch": batch, "taught": (given, first, counted)}
-        found: tuple[PseudoLabels, Tensor | None, PseudoLabels | None] = v.scratch["taught"]
+            v.scratch |= {"batch": batch, "targets": (labels, first, counted)}
+        found: tuple[PseudoLabels, Tensor | None, PseudoLabels | None] = v.scratch["targets"]
         return found
 
     def _scores(self, v: ClientContext, who: str, inputs: Any) -> Tensor:
@@ -116,12 +120,11 @@ class SelfTraining(Term):
         )
 
     def _thresholds(self, v: ClientContext, who: str) -> Tensor:
-        """FDA's thresholds are those of all the client's images as they are, looked at once in a
-        visit."""
+        """FDA's thresholds over all the client's images, cached for the exchange."""
         if f"{who} thresholds" not in v.scratch:
             scores = [
-                self._scores(v, who, v.inputs(places))
-                for places in torch.arange(v.examples).split(CHUNK)
+                self._scores(v, who, v.inputs(indices))
+                for indices in torch.arange(v.examples).split(CHUNK)
             ]
             sure, classes = zip(*((one.softmax(1).max(1)) for one in scores), strict=True)
             flat = (
@@ -135,18 +138,17 @@ class SelfTraining(Term):
 
 
 def as_images(scores: Tensor) -> Tensor:
-    """Scores at pixels; where each example has one class, the batch is looked at as one image of so
-    many pixels."""
+    """Return scores at pixels. A batch with one class per example becomes one image."""
     return scores if scores.dim() == 4 else scores.T.reshape(1, scores.shape[1], -1, 1)
 
 
 @dataclass(frozen=True, repr=False)
 class Teaching(ServerPiece):
     """The server's half: a teacher for each slot, which follows its model, and the first model if
-    clients want it.
+    needed.
 
-    ``t_start`` is a number of completed rounds or a share of the run; None: the teacher is never a
-    mean.
+    ``t_start`` is a number of completed rounds or a share of the run. With None the teacher is
+    never a mean.
     """
 
     omega: int = 1
@@ -162,12 +164,12 @@ class Teaching(ServerPiece):
             number("self_training", "t_start", self.t_start, low=0)
             if isinstance(self.t_start, float) and self.t_start >= 1:
                 raise SettingError(
-                    "self_training: t_start must be a share of the run below 1.0 or a whole number of rounds, found "
-                    f"{self.t_start!r}."
+                    "self_training: t_start must be a share of the run below 1.0 or a whole number "
+                    f"of rounds, found {self.t_start!r}."
                 )
 
     def begins(self, rounds: int) -> int | None:
-        """The completed rounds from which on the teacher is a mean."""
+        """Return the number of completed rounds from which the teacher is a mean."""
         return (
             int(self.t_start * rounds + 1e-9) if isinstance(self.t_start, float) else self.t_start
         )
@@ -175,7 +177,7 @@ class Teaching(ServerPiece):
     def after_round(
         self, state: Mapping[str, Tensor], model: Model, completed: int, rounds: int
     ) -> Mapping[str, Tensor]:
-        """The teacher between two rounds."""
+        """Update the teacher after a round."""
         if completed == 0:
             first = {"first": model.params, "first_buffers": model.buffers} if self.first else {}
             return {
@@ -197,9 +199,9 @@ class Teaching(ServerPiece):
         return {**state, **more}
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """Send them along."""
-        kept = {name: tensor for name, tensor in context.state.items() if name != "averaged"}
-        return send(broadcast.enclose(self.key, **kept))
+        """Send the teacher and the first model with the broadcast."""
+        models = {name: tensor for name, tensor in context.state.items() if name != "averaged"}
+        return send(broadcast.enclose(self.key, **models))
 
 
 @method
@@ -212,7 +214,9 @@ def self_training(
     sure: float = UNSURE,
     share: float = SHARE,
 ) -> Method:
-    """FedAvg on images without labels, taught by its own averages: LADD's round without
-    clusters."""
+    """FedAvg on images without labels, taught by its own averages.
+
+    This is LADD's round without clusters.
+    """
     client = SelfTraining(kd, rule, mask, sure, share)
     return Method(client=(client,), server=(Teaching(omega, t_start, first=kd != 0),))

@@ -1,17 +1,16 @@
-"""MCD: two classifiers that disagree show where the features do not fit.
+"""MCD: features are adapted by the discrepancy of two classifiers.
 
 Saito et al., Maximum Classifier Discrepancy for Unsupervised Domain Adaptation, CVPR 2018,
 arXiv:1712.02560.
 
-    features   learn from the labelled half of the batch, and to make the classifiers agree on the other half
-    F_1, F_2   learn from the labelled half, and to disagree on the other half
+    features   fit the labelled half of the batch, and lower d on the other half
+    F_1, F_2   fit the labelled half, and raise d on the other half
     d          mean over pixels and classes of |softmax(F_1) - softmax(F_2)|
 
-The paper alternates three steps, the last one several times. Here all are one: where the images
-without labels enter the last layer, the gradient is turned round (as its authors' code has it among
-its options), so that one step raises d by the classifiers and lowers it by the features. It needs
-`twofold(...)` for the task and `with_source(...)` for the data: the second half of each batch has
-no labels.
+The paper alternates three steps and repeats the last one. Here they are one step: the gradient is
+reversed where the images without labels enter the last layer (an option of the authors' code), so
+that one step raises d by the classifiers and lowers it by the features. It needs `twofold(...)` for
+the task and `with_source(...)` for the data: the second half of each batch has no labels.
 """
 
 from __future__ import annotations
@@ -33,23 +32,25 @@ from fedflat.tasks.twofold import Twofold, halves
 
 
 class Turned(torch.autograd.Function):
-    """The same on the way there, and the opposite on the way back."""
+    """The identity whose gradient is reversed."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """What came in."""
+        """Return the input."""
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        """Its negative."""
+        """Return the negative gradient."""
         return -gradients[0]
 
 
 @dataclass(frozen=True, repr=False)
 class Discrepancy(Term):
-    """``weight`` times how much the classifiers disagree on the half without labels: theirs to
-    raise, to be lowered by the features."""
+    """``weight`` times the classifiers' disagreement on the half without labels.
+
+    Classifiers raise it and features lower it.
+    """
 
     weight: Scalar = 1.0
 
@@ -62,33 +63,32 @@ class Discrepancy(Term):
         """Refuse a task with one classifier."""
         if not isinstance(site.task, Twofold):
             raise SettingError(
-                f"mcd needs two classifiers, and {site.task} has one. Use --task 'twofold(...)'."
+                f"mcd needs two classifiers, but {site.task} has one. Use --task 'twofold(...)'."
             )
 
     @contextmanager
     def hooks(self, module: nn.Module) -> Iterator[None]:
-        """Turn the gradient round where the second half of the images enters the last layer."""
+        """Reverse the gradient where the second half of the images enters the last layer."""
         *_, name = (name for name, _ in module.named_parameters())
-        hook = module.get_submodule(name.rpartition(".")[0]).register_forward_pre_hook(_turn)
+        hook = module.get_submodule(name.rpartition(".")[0]).register_forward_pre_hook(_reverse)
         try:
             yield
         finally:
             hook.remove()
 
     def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: Any) -> Tensor:
-        """The term's value."""
+        """Return the value of the term."""
         one, other = (half.softmax(1) for half in halves(output[len(output) // 2 :]))
         return -at(self.weight, v.round) * (one - other).abs().mean()
 
 
-def _turn(part: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+def _reverse(part: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
     features = inputs[0]
-    known = len(features) // 2
-    turned: Tensor = Turned.apply(features[known:])  # type: ignore[no-untyped-call]
-    return (torch.cat([features[:known], turned]),)
+    labelled = len(features) // 2
+    turned: Tensor = Turned.apply(features[labelled:])  # type: ignore[no-untyped-call]
+    return (torch.cat([features[:labelled], turned]),)
 
 
 @made_of(Discrepancy)
 def mcd() -> None:
-    """Features on which two classifiers agree, for images without labels (Saito et al., CVPR
-    2018)."""
+    """Features on which two classifiers agree, without labels (Saito et al., CVPR 2018)."""

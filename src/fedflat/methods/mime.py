@@ -1,18 +1,18 @@
-"""Mime and MimeLite: clients step as the server's optimiser would, with its statistics held still.
+"""Mime and MimeLite: clients step as the server's optimizer would, with its statistics fixed.
 
 Karimireddy et al., Breaking the Centralized Barrier for Cross-Device Federated Learning, NeurIPS
 2021.
 
-    first    c = sum_k p_k grad f_k(w), each over all of the client's data; p_k as for delta, sized if nothing is said
+    first    c = sum_k p_k grad f_k(w), each over all of the client's data; p_k as for delta
     client   Mime       ghat = g_k(w) - g_k(w_sent) + c        both on the same batch
              MimeLite   ghat = g_k(w)
              u = ghat + b m
     server   w <- w - delta;    m <- c + b m,  m = 0 before round 0
 
-With ``b = 0`` this is Mime-SGD. The paper writes ``(1-b) ghat + b m`` and ``m <- (1-b) c + b m``:
-that is ``dampening=b``, for which the local rate must be larger by 1/(1-b). Mime needs ``c`` before
-the walk, so it makes two exchanges with the same clients (who keep the model in between); MimeLite
-sends its full gradient back with its model.
+Weights are sized by default. With ``b = 0`` this is Mime-SGD. The paper writes ``(1-b) ghat + b m``
+and ``m <- (1-b) c + b m``: that is ``dampening=b``, for which the local learning rate must be
+larger by 1/(1-b). Mime needs ``c`` before local training, so it makes two exchanges with the same
+clients (which keep the model in between). MimeLite sends its full gradient back with its model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 @dataclass(frozen=True, repr=False)
 class Mime(Piece):
-    """The client's half of Mime: gradients corrected to the cohort's, plus the frozen momentum."""
+    """The client's half of Mime: gradients corrected to the cohort's, plus the fixed momentum."""
 
     b: Scalar
     dampening: Scalar
@@ -46,19 +46,21 @@ class Mime(Piece):
 
     @property
     def oracle_calls(self) -> int:
-        """Two: here, and where the walk began."""
+        """Two: at the current parameters, and at those that were sent."""
         return 2
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """``g(w) - g(w_sent) + c + b m``."""
+        """Return ``g(w) - g(w_sent) + c + b m``."""
         ghat = grad(w) - grad(v.sent) + v.inbox["c"]
         return _with_momentum(self, v, ghat)
 
 
 @dataclass(frozen=True, repr=False)
 class MimeLite(Piece):
-    """The client's half of MimeLite: plain gradients plus the frozen momentum; its full gradient
-    goes back."""
+    """The client's half of MimeLite: plain gradients plus the fixed momentum.
+
+    It also sends its full gradient.
+    """
 
     b: Scalar
     dampening: Scalar
@@ -70,12 +72,12 @@ class MimeLite(Piece):
     full_gradients = 1
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Compute the gradient over all data where the server stands."""
+        """Compute the gradient over all data at the server's model."""
         v.outbox["c"] = v.full_gradient(v.sent)
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """``g(w) + b m``."""
+        """Return ``g(w) + b m``."""
         return _with_momentum(self, v, grad(w))
 
 
@@ -86,7 +88,7 @@ def _with_momentum(piece: Mime | MimeLite, v: ClientContext, ghat: Tensor) -> Te
 
 @dataclass(frozen=True, repr=False)
 class ServerMime(ServerPiece):
-    """The server's half: asks for the full gradient (Mime), keeps the momentum."""
+    """The server's half: requests the full gradient (Mime) and stores the momentum."""
 
     b: Scalar
     dampening: Scalar
@@ -97,7 +99,7 @@ class ServerMime(ServerPiece):
 
     @property
     def oracle_calls(self) -> int:
-        """Two for Mime: the gradient, then the walk."""
+        """Two for Mime: the gradient, then local training."""
         return 1 if self.lite else 2
 
     def __post_init__(self) -> None:
@@ -105,25 +107,24 @@ class ServerMime(ServerPiece):
         scalar("mime", "dampening", self.dampening, high=1)
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """Learn ``c``, then let the clients walk; move the momentum."""
-        b, keep = at(self.b, broadcast.round), 1 - at(self.dampening, broadcast.round)
+        """Collect ``c``, train the clients, and update the momentum."""
+        b, scale = at(self.b, broadcast.round), 1 - at(self.dampening, broadcast.round)
         m = context.state.get("m", torch.zeros_like(broadcast.params))
-        enclosed = {"m": m} if self.b != 0 else {}
+        momentum = {"m": m} if self.b != 0 else {}
         if self.lite:
-            replies = send(broadcast.enclose(self.key, **enclosed))
+            replies = send(broadcast.enclose(self.key, **momentum))
             c = replies.mean(self.key, "c", replies.weighting)
         else:
             c = send(replace(broadcast, instruction=Gradient(), commit=False)).delta
-            replies = send(broadcast.enclose(self.key, c=c, **enclosed))
-        if enclosed:
-            context.state["m"] = keep * c + b * m
+            replies = send(broadcast.enclose(self.key, c=c, **momentum))
+        if momentum:
+            context.state["m"] = scale * c + b * m
         return replies
 
 
 @method
 def mime(b: Scalar = 0.9, dampening: Scalar = 0.0) -> Method:
-    """The server's momentum in every client step, corrected gradients (Karimireddy et al., NeurIPS
-    2021)."""
+    """Server momentum in client steps, corrected gradients (Karimireddy et al., NeurIPS 2021)."""
     return Method(
         client=(Mime(b, dampening),),
         server=(ServerMime(b, dampening, lite=False),),
@@ -133,8 +134,7 @@ def mime(b: Scalar = 0.9, dampening: Scalar = 0.0) -> Method:
 
 @method
 def mimelite(b: Scalar = 0.9, dampening: Scalar = 0.0) -> Method:
-    """The server's momentum in every client step, plain gradients (Karimireddy et al., NeurIPS
-    2021)."""
+    """Server momentum in client steps, plain gradients (Karimireddy et al., NeurIPS 2021)."""
     return Method(
         client=(MimeLite(b, dampening),),
         server=(ServerMime(b, dampening, lite=True),),

@@ -1,4 +1,4 @@
-"""Methods that are nothing but pieces put together."""
+"""Methods that only combine other methods and pieces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedflat.methods.scaffold import scaffold
 
 @method
 def fedavg() -> Method:
-    """Plain averaging (McMahan et al., AISTATS 2017)."""
+    """Federated averaging (McMahan et al., AISTATS 2017)."""
     return Method()
 
 
@@ -39,8 +39,7 @@ def fedyogi() -> None:
 
 @made_of(pieces.prox)
 def fedprox() -> None:
-    """FedAvg with a proximal term (Li et al., MLSys 2020); the gradient of ``mu/2 ||w -
-    w_sent||^2``."""
+    """FedAvg with a proximal term, ``mu/2 ||w - w_sent||^2`` (Li et al., MLSys 2020)."""
 
 
 @made_of(pieces.sam)
@@ -73,8 +72,7 @@ def fedgamma(rho: Scalar = Sam.rho) -> Method:
 
 @method
 def fedavg_ft() -> Method:
-    """FedAvg under the personalised protocol, whose last round fine-tunes the classifier (Xing et
-    al., AAAI 2025)."""
+    """FedAvg with personalized evaluation and a fine-tuned classifier (Xing et al., AAAI 2025)."""
     return fedavg() + pieces.personal()
 
 
@@ -82,7 +80,8 @@ def fedavg_ft() -> Method:
 def centralised() -> Method:
     """All data in one place, trained by the same local steps: the upper bound of the papers.
 
-    A round is the local work (epochs or steps) over everybody's examples; momentum is kept between
-    rounds and nothing is sent. Local pieces can be added: ``centralised() + sam(rho=0.05)``.
+    A round is the local work (epochs or steps) over all clients' examples. Momentum continues
+    between rounds and nothing is sent. Local pieces can be added: ``centralised() +
+    sam(rho=0.05)``.
     """
     return Method(pooled=True)

@@ -1,14 +1,15 @@
-"""SCAFFOLD: control variates take the client's drift out of every local step.
+"""SCAFFOLD: control variates remove the client's drift from every local step.
 
 Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020,
 option II.
 
     client   u    =  g_k(w) - c_k + c
-             c_k' =  c_k - c + (w_sent - w_k) / (tau_k lr);    sends dc_k = c_k' - c_k;    c_k <- c_k'
-    server   w    <- w - mean(delta_k);    c <- c + (1/K) sum_{k in cohort} dc_k           K: all clients
+             c_k' =  c_k - c + (w_sent - w_k) / (tau_k lr);    sends dc_k = c_k' - c_k
+             c_k  <- c_k'
+    server   w    <- w - mean(delta_k);    c <- c + (1/K) sum_{k in cohort} dc_k    K: all clients
 
-``c`` is the one received, ``tau_k`` the steps really taken. Local momentum would break the division
-by ``tau_k lr``, so it is refused.
+``c`` is the one received, ``tau_k`` the number of steps taken. Local momentum would make the
+division by ``tau_k lr`` wrong, so it is refused.
 """
 
 from __future__ import annotations
@@ -42,23 +43,23 @@ class Scaffold(Piece):
         """Refuse local momentum."""
         if any(isinstance(piece, Momentum) for piece in site.pieces):
             raise SettingError(
-                "scaffold divides what a client walked by steps times rate, which local momentum makes wrong. Use "
-                "momentum 0."
+                "scaffold divides a client's update by steps times learning rate, which is wrong "
+                "with local momentum. Use momentum 0."
             )
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """A client never seen before has a variate of 0."""
+        """Start a new client's control variate at 0."""
         v.scratch["c_k"] = v.state.get("c", torch.zeros_like(w))
         v.scratch["shift"] = v.inbox["c"] - v.scratch["c_k"]
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """``g - c_k + c``."""
+        """Return ``g - c_k + c``."""
         shift: Tensor = v.scratch["shift"]
         return grad(w) + shift
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Estimate the gradient anew from the walk."""
+        """Update the estimate of the gradient from the client's total change."""
         change = (v.start - v.end) / v.lr_sum - v.inbox["c"]
         v.state["c"] = v.scratch["c_k"] + change
         v.outbox["dc"] = change
@@ -67,13 +68,13 @@ class Scaffold(Piece):
 
 @dataclass(frozen=True, repr=False)
 class ServerScaffold(ServerPiece):
-    """The server's half: ``c``, the mean of all clients' variates."""
+    """The server's half: ``c``, the mean of all clients' control variates."""
 
     stage, key = Stage.CORRECT, "scaffold"
     stateful = True
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """Send ``c`` along and move it by what came back."""
+        """Send ``c`` with the model and update it by the replies."""
         c = context.state.get("c", torch.zeros_like(broadcast.params))
         replies = send(broadcast.enclose(self.key, c=c))
         share = replies.count / replies.population

@@ -1,15 +1,17 @@
-"""Clusters of like-looking clients, and test images that find the one they look like: LADD's
-server.
+"""LADD's server: clusters of clients with similar images, to which test images are routed.
 
-    style_clusters()                        a model for each cluster, which shares all but its head's convolutions
-    style_clusters(shared="nothing")        a federation for each cluster
-    style_clusters(by_style(fewest=2))      as few as two clusters
-    ladd("cls"), ladd("all")                the method: these clusters, and `self_training`
+Shenaj et al., Learning Across Domains and Devices: Style-Driven Source-Free Domain Adaptation in
+Clustered Federated Learning, WACV 2023, arXiv:2210.02326.
 
-What clusters share and how it is averaged is said in `clusters`. Each test image is judged by the
-model of the cluster whose mean style is nearest to its own: these scores stand under "routed", and
-are what the run reports. The model that stands for all is the plain mean of those that were asked
-in the last round.
+    style_clusters()                      a model per cluster; only the head's convolutions differ
+    style_clusters(shared="nothing")      a separate federation for each cluster
+    style_clusters(by_style(fewest=2))    as few as two clusters
+    ladd("cls"), ladd("all")              the method: these clusters, and `self_training`
+
+`clusters` has the averaging of shared parts. Each test image is evaluated by the model of the
+cluster whose mean style is nearest to its own. These scores are called "routed" and are what the
+run reports. The model that represents all clusters is the plain mean of those that stepped in the
+last round.
 """
 
 from __future__ import annotations
@@ -34,13 +36,15 @@ from fedflat.topologies.population import ClientPopulation
 
 CLS = "cls"
 SHARED = {CLS: TRUNK, "all": NOTHING, "nothing": ALL}
-"""What clusters of LADD share, by what is their own."""
+"""What clusters of LADD share, by the parts that are their own."""
 
 
 @dataclass(frozen=True, repr=False)
 class StyleClusterTopology(Clusters):
-    """A model for each group of clients; with ``by_style`` each test image is judged by its nearest
-    group's."""
+    """A model for each group of clients.
+
+    With ``by_style`` each test image is evaluated by its nearest group's model.
+    """
 
     key = "style_clusters"
 
@@ -49,19 +53,21 @@ class StyleClusterTopology(Clusters):
 
     @property
     def has_center(self) -> bool:
-        """A mean is looked at beside the clusters' own models, whatever they share."""
+        """True: a mean is evaluated beside the clusters' own models."""
         return True
 
     def center(
         self, population: ClientPopulation, done: int, models: Mapping[str, Model]
     ) -> Model | None:
-        """The plain mean over the clusters of the last round; before the first, of all."""
-        seen = self.select(population, done - 1) if done else models
-        return mean_model((models[name], 1.0) for name in models if name in seen)
+        """Return the plain mean over the clusters of the last round.
+
+        Before the first round it is that of all clusters.
+        """
+        stepped = self.select(population, done - 1) if done else models
+        return mean_model((models[name], 1.0) for name in models if name in stepped)
 
     def route(self, population: ClientPopulation, data: ClientData) -> Tensor | None:
-        """The place of the slot whose clients look most like each image; None where clusters are
-        not by style."""
+        """Return the index of the slot nearest to each image. None if clusters are not by style."""
         if not isinstance(self.groups, ByStyle):
             return None
         return self.groups.nearest(
@@ -84,12 +90,11 @@ def ladd(
     share: float = SHARE,
     groups: int | Grouping = StyleClusterTopology.groups,
 ) -> Method:
-    """Clusters of clients that look alike teach themselves without labels (Shenaj et al., WACV
-    2023).
+    """Clusters of similar clients that train without labels (Shenaj et al., WACV 2023).
 
     ``parts`` of the model belong to a cluster: the convolutions of the head ("cls"), everything
     ("all") or "nothing".
     """
     choice("ladd", "parts", parts, SHARED)
-    taught = self_training(kd, omega, t_start, rule, mask, sure, share)
-    return replace(taught, topology=StyleClusterTopology(groups, SHARED[parts]))
+    training = self_training(kd, omega, t_start, rule, mask, sure, share)
+    return replace(training, topology=StyleClusterTopology(groups, SHARED[parts]))

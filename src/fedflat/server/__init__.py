@@ -1,0 +1,5 @@
+"""Everything that runs on the server: pieces, optimizers, aggregators, averages, client selection.
+
+The server never sees clients' data, only their replies. Which clients talk to which server model
+belongs in `topologies`. Start with `piece` (what a method's server half can change).
+"""

@@ -1,11 +1,11 @@
-"""Shadows: averages of models that are evaluated and never sent.
+"""Averages of the server's models. They are evaluated and never sent.
 
-    SWA      Izmailov et al., UAI 2018; on the server, Caldarola et al., ECCV 2022: the mean of the models at
-             the end of each learning-rate cycle, from round ``start`` on
+    SWA      Izmailov et al., UAI 2018; on the server, Caldarola et al., ECCV 2022: the mean of the
+             models at the end of each learning-rate cycle, from round ``start`` on
     WiMA     the mean of the last ``window`` models
     EMA      an exponential mean
 
-The running statistics of a shadow are those of the current model.
+An average has the running statistics of the current model.
 """
 
 from __future__ import annotations
@@ -26,68 +26,79 @@ from fedflat.registry.specs import TextSpec
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What a shadow may know of the run."""
+    """What a model average knows about the run."""
 
     rounds: int
+    """Number of rounds of the run."""
     population: int
+    """Number of clients."""
     layout: Layout
     own_accuracies: Callable[[Tensor], Tensor] | None = None
-    """The accuracy of a parameter vector on each client's held-out part, where there are such
-    parts."""
+    """The accuracy of a parameter vector on each client's own test examples; None if clients have
+    none."""
 
 
 AverageState = dict[str, Tensor]
-"""What a shadow remembers. Tensors are replaced, never changed in place."""
+"""Tensors that a model average stores, by name. Replace tensors, never change them in place."""
 
 
 class ModelAverage(TextSpec):
-    """A frozen dataclass of numbers; what changes lives in its notes."""
+    """Base class of model averages: a frozen dataclass. What changes is in its `AverageState`."""
 
     key: ClassVar[str]
+    """Its name in results and checkpoints."""
     needs_replies: ClassVar[bool] = False
-    """Whether it wants every single reply."""
+    """True if it needs every single reply."""
     needs_client_models: ClassVar[bool] = False
-    """Whether it wants the client's own model with it."""
+    """True if it also needs each client's own model."""
     client_vectors: ClassVar[int] = 0
-    """Vectors of the model's size that it keeps for each client."""
+    """Number of vectors of the model's size that it stores for each client."""
 
     @property
     def changes_lr(self) -> bool:
-        """Whether it changes the training, so that a run with it is not the run without it."""
+        """True if it changes the learning rate, so that training differs from a run without it."""
         return False
 
     def init(self, info: RunInfo, params: Tensor) -> AverageState:
-        """Its notes before round 0."""
+        """Return its state before round 0."""
         return {}
 
     def lr(self, lr: float, t: int, rounds: int) -> float:
-        """The local learning rate of round ``t``, if it wants another."""
+        """Return the local learning rate of round ``t``, given that of the run."""
         return lr
 
     def on_reply(
-        self, notes: AverageState, kept: AverageState, info: RunInfo, reply: Reply
+        self, state: AverageState, client_state: AverageState, info: RunInfo, reply: Reply
     ) -> None:
-        """A reply that counts has come. ``kept`` is what it keeps for this client, with the
-        client's memory."""
+        """Update the state with a reply.
+
+        ``client_state`` is what the average stores for this client, with the client's state.
+        """
 
     def update(
-        self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
+        self, state: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
     ) -> None:
-        """Round ``t`` has turned ``before`` into ``after``."""
+        """Update the state after round ``t``, which changed ``before`` to ``after``."""
 
-    def params(self, notes: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
-        """The shadow's parameters, or None before its start."""
+    def params(self, state: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
+        """Return the averaged parameters, or None before the average starts."""
         return None
 
-    def scores(self, notes: AverageState) -> dict[str, float]:
-        """Measurements of its own, written with each evaluation."""
+    def scores(self, state: AverageState) -> dict[str, float]:
+        """Return its own measurements, written with each evaluation."""
         return {}
 
 
 @dataclass(frozen=True, repr=False)
 class Swa(ModelAverage):
-    """The mean of the models at the ends of the cycles; the rate falls from ``high`` to ``low`` in
-    each."""
+    """The mean of the models at the ends of learning-rate cycles.
+
+    start      first round: a share of the run (a float below 1) or a round number (an int)
+    cycle      length of a cycle in rounds
+    high, low  learning rate at the start and the end of each cycle; default: the run's, 1 % of it
+    cycle_lr   False leaves the run's learning rate as it is
+    average    False changes the learning rate only
+    """
 
     start: float = 0.75
     cycle: int = 10
@@ -102,7 +113,8 @@ class Swa(ModelAverage):
         number("swa", "start", self.start, low=0)
         if isinstance(self.start, float) and self.start >= 1:
             raise SettingError(
-                f"swa: start must be a share of the run below 1.0 or a whole round number, found {self.start!r}."
+                "swa: start must be a share of the run below 1.0 or a whole round number, "
+                f"found {self.start!r}."
             )
         number("swa", "cycle", self.cycle, low=1, whole=True)
         flag("swa", "cycle_lr", self.cycle_lr)
@@ -113,18 +125,17 @@ class Swa(ModelAverage):
 
     @property
     def changes_lr(self) -> bool:
-        """By its cyclic rate."""
+        """True if the learning rate is cyclic."""
         return self.cycle_lr
 
     def first(self, rounds: int) -> int:
-        """The round it starts in."""
-        return (
-            self.start if isinstance(self.start, int) else int(self.start * rounds + 1e-9)
-        )  # 0.57 * 100 is 56.99...
+        """Return the round in which it starts."""
+        if isinstance(self.start, int):
+            return self.start
+        return int(self.start * rounds + 1e-9)  # 0.57 * 100 is 56.99...
 
     def lr(self, lr: float, t: int, rounds: int) -> float:
-        """The cyclic rate from the start on; ``high`` is the run's own rate, ``low`` 1 % of it, if
-        not given."""
+        """Return the cyclic learning rate, from the first round of the average on."""
         if not self.cycle_lr or t < self.first(rounds):
             return lr
         high = lr if self.high is None else self.high
@@ -132,30 +143,30 @@ class Swa(ModelAverage):
         return Cyclic(high, low, self.cycle)(t - self.first(rounds))
 
     def update(
-        self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
+        self, state: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
     ) -> None:
-        """Capture at the end of a cycle."""
+        """Add the model at the end of a cycle."""
         done = t - self.first(info.rounds) + 1
         if not self.average or done < 1:
             return
-        mean, n = notes.get("mean", before), int(notes.get("captured", 0))
+        mean, n = state.get("mean", before), int(state.get("captured", 0))
         if done % self.cycle == 0:
             mean = torch.lerp(mean, after, 1 / (n + 1))
             n += 1
-        notes.update(mean=mean, captured=torch.tensor(n))
+        state.update(mean=mean, captured=torch.tensor(n))
 
-    def params(self, notes: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
-        """The mean so far."""
-        return notes.get("mean")
+    def params(self, state: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
+        """Return the mean so far."""
+        return state.get("mean")
 
 
 @dataclass(frozen=True, repr=False)
 class Wima(ModelAverage):
-    """The mean of the last ``window`` models, or of those there are; ``scope`` may limit it to one
-    block.
+    """The mean of the last ``window`` models, or of all models while there are fewer.
 
-    A round costs one vector whatever the window: the sum is moved by what comes and what goes, in
-    double precision, and summed anew once in ``window`` rounds against drift.
+    ``scope`` may limit it to the classifier or to the features. A round costs one vector for any
+    window: the newest model is added to the sum, in double precision, and the oldest is subtracted.
+    Every ``window`` rounds the sum is computed again, which removes rounding errors.
     """
 
     window: int = 100
@@ -168,27 +179,27 @@ class Wima(ModelAverage):
         choice("wima", "scope", self.scope, ["all", "classifier", "features"])
 
     def update(
-        self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
+        self, state: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
     ) -> None:
-        """Take the new model in and the oldest out."""
-        seen = int(notes.get("seen", 0))
+        """Add the new model and remove the oldest."""
+        seen = int(state.get("seen", 0))
         slot = f"slot{seen % self.window}"
-        gone = notes.get(slot)
-        notes[slot] = after
-        notes["seen"] = torch.tensor(seen + 1)
+        oldest = state.get(slot)
+        state[slot] = after
+        state["seen"] = torch.tensor(seen + 1)
         if (seen + 1) % self.window == 0:
-            total = sum(notes[f"slot{i}"].double() for i in range(self.window))
+            total = sum(state[f"slot{i}"].double() for i in range(self.window))
             assert isinstance(total, Tensor)
         else:
-            total = notes["sum"] + after.double() if "sum" in notes else after.double()
-            total = total if gone is None else total - gone.double()
-        notes["sum"] = total
+            total = state["sum"] + after.double() if "sum" in state else after.double()
+            total = total if oldest is None else total - oldest.double()
+        state["sum"] = total
 
-    def params(self, notes: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
-        """The mean of the window, in its scope."""
-        if "sum" not in notes:
+    def params(self, state: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
+        """Return the mean of the window, within its scope."""
+        if "sum" not in state:
             return None
-        mean = (notes["sum"] / min(int(notes["seen"]), self.window)).to(current.dtype)
+        mean = (state["sum"] / min(int(state["seen"]), self.window)).to(current.dtype)
         if self.scope == "all":
             return mean
         head = info.layout.classifier().to(current.device)
@@ -197,7 +208,7 @@ class Wima(ModelAverage):
 
 @dataclass(frozen=True, repr=False)
 class Ema(ModelAverage):
-    """``ema <- gamma ema + (1 - gamma) w``, begun at the first model."""
+    """``ema <- gamma ema + (1 - gamma) w``, started at the first model."""
 
     gamma: Scalar = 0.9
 
@@ -207,57 +218,57 @@ class Ema(ModelAverage):
         scalar("ema", "gamma", self.gamma, high=1)
 
     def update(
-        self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
+        self, state: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
     ) -> None:
-        """Move towards the new model."""
+        """Move the average towards the new model."""
         gamma = at(self.gamma, t)
-        notes["ema"] = gamma * notes["ema"] + (1 - gamma) * after if "ema" in notes else after
+        state["ema"] = gamma * state["ema"] + (1 - gamma) * after if "ema" in state else after
 
-    def params(self, notes: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
-        """The mean so far."""
-        return notes.get("ema")
+    def params(self, state: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
+        """Return the mean so far."""
+        return state.get("ema")
 
 
 def params_of_reply(reply: Reply) -> Tensor:
-    """Where the client's walk ended."""
-    assert reply.client_params is not None, "the job does not show clients' own models"
+    """Return the client's own parameters after local training."""
+    assert reply.client_params is not None, "the job does not return clients' own models"
     return reply.client_params.params
 
 
 @dataclass(frozen=True, repr=False)
 class ActiveClients(ModelAverage):
-    """The plain mean of the models that the round's clients made, each where its walk ended."""
+    """The plain mean of the round's client models, each after its last local step."""
 
     key = "active_clients"
     needs_replies = needs_client_models = True
 
     def on_reply(
-        self, notes: AverageState, kept: AverageState, info: RunInfo, reply: Reply
+        self, state: AverageState, client_state: AverageState, info: RunInfo, reply: Reply
     ) -> None:
         """Add a client's model."""
-        seen = int(notes.get("count", 0))
+        seen = int(state.get("count", 0))
         model = params_of_reply(reply)
-        notes["mean"] = torch.lerp(notes["mean"], model, 1 / (seen + 1)) if seen else model
-        notes["count"] = torch.tensor(seen + 1)
+        state["mean"] = torch.lerp(state["mean"], model, 1 / (seen + 1)) if seen else model
+        state["count"] = torch.tensor(seen + 1)
 
     def update(
-        self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
+        self, state: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
     ) -> None:
-        """The next round starts anew."""
-        notes["count"] = torch.tensor(0)
+        """Start a new mean in the next round."""
+        state["count"] = torch.tensor(0)
 
-    def params(self, notes: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
-        """The mean of the round."""
-        return notes.get("mean")
+    def params(self, state: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
+        """Return the mean of the round."""
+        return state.get("mean")
 
 
 @dataclass(frozen=True, repr=False)
 class AllClients(ModelAverage):
-    """The plain mean over all clients of the last model each one made; those never seen hold the
-    first model.
+    """The plain mean over all clients of each one's last model.
 
-    A client's model is where its walk ended, also if the method sends something else back. It is
-    kept with what the client remembers, within the same budget.
+    Clients that have not trained yet count with the first model. A client's model is that after its
+    last local step, even if the method sends something else back. It is stored with the client's
+    state, within the same memory budget.
     """
 
     key = "all_clients"
@@ -265,19 +276,19 @@ class AllClients(ModelAverage):
     client_vectors = 1
 
     def init(self, info: RunInfo, params: Tensor) -> AverageState:
-        """Everybody holds the first model."""
+        """Start with the first model for every client."""
         return {"first": params, "mean": params}
 
     def on_reply(
-        self, notes: AverageState, kept: AverageState, info: RunInfo, reply: Reply
+        self, state: AverageState, client_state: AverageState, info: RunInfo, reply: Reply
     ) -> None:
-        """Exchange a client's old model for its new one."""
+        """Replace a client's old model by its new one."""
         model = params_of_reply(reply)
-        notes["mean"] = (
-            notes["mean"] + (model - kept.get("model", notes["first"])) / info.population
+        state["mean"] = (
+            state["mean"] + (model - client_state.get("model", state["first"])) / info.population
         )
-        kept["model"] = model
+        client_state["model"] = model
 
-    def params(self, notes: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
-        """The mean so far."""
-        return notes["mean"]
+    def params(self, state: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
+        """Return the mean so far."""
+        return state["mean"]

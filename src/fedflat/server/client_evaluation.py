@@ -1,4 +1,4 @@
-"""A protocol: what is measured at the clients themselves, over the rounds and once at the end."""
+"""Client evaluations: what is measured at the clients, during the rounds and once at the end."""
 
 from __future__ import annotations
 
@@ -18,77 +18,83 @@ from fedflat.server.averaging import AverageState, RunInfo
 
 
 class ClientEvaluation(TextSpec, ABC):
-    """A frozen dataclass; what changes lives in its notes. It changes no model."""
+    """Base class of client evaluations: a frozen dataclass.
+
+    What changes is in its state. It changes no model.
+    """
 
     key: ClassVar[str]
+    """Its name in results and checkpoints."""
     evaluates: ClassVar[bool] = False
-    """Whether each visit must tell how well the client's own model does on what the client keeps
-    for testing."""
+    """True if each client must evaluate its own model on its own test examples after training."""
 
     def check(self, on: DataSpec, fed: Federation) -> None:
-        """Refuse data on which it has no meaning."""
+        """Raise `SettingError` for data on which it cannot be computed."""
 
     @abstractmethod
     def init(self, info: RunInfo, params: Tensor) -> AverageState:
-        """Its notes before round 0."""
+        """Return its state before round 0."""
 
-    def on_reply(self, notes: AverageState, reply: Reply) -> None:
-        """A reply that counts has come."""
+    def on_reply(self, state: AverageState, reply: Reply) -> None:
+        """Update the state with a reply."""
 
     @abstractmethod
-    def scores(self, notes: AverageState) -> dict[str, float]:
-        """What is written of each round."""
+    def scores(self, state: AverageState) -> dict[str, float]:
+        """Return the scores to write after each round."""
 
     def final_instruction(self) -> Instruction | None:
-        """What every client is asked when the last round is done, if anything; the answers are
-        heard and written."""
+        """Return the instruction for every client after the last round, or None.
+
+        The replies are evaluated and written.
+        """
         return None
 
 
 @dataclass(frozen=True, repr=False)
 class PersonalizedEvaluation(ClientEvaluation):
-    """The mean over all clients of the accuracy of each one's own last model on its own held-out
-    part.
+    """The mean accuracy of each client's own last model on its own test examples.
 
-    Clients never seen hold the first model. When the last round is done every client tunes the last
-    layer of the global model.
+    Clients that have not trained yet count with the first model. After the last round every client
+    fine-tunes the last layer of the global model.
     """
 
     key = "personal"
     evaluates = True
 
     def check(self, on: DataSpec, fed: Federation) -> None:
-        """Clients must keep a part for testing."""
+        """Refuse data whose clients have no test examples of their own."""
         if fed.held_out is None:
             raise SettingError(
-                f"personal() tests each client on a part of its own data, but {on} keeps none. "
+                f"personal() tests each client on a part of its own data, but {on} has no such "
+                "part. "
                 + (
-                    "Say so in the data: split=0.7 trains on 70 % of each client's examples."
+                    "Add a split to the data: split=0.7 trains on 70 % of each client's examples."
                     if isinstance(fed, PartitionedFederation)
-                    else "Its clients are made when asked for: use data that are dealt out, such as digits(split=0.7)."
+                    else "Its clients are made on demand: use data that are partitioned, such as "
+                    "digits(split=0.7)."
                 )
             )
 
     def init(self, info: RunInfo, params: Tensor) -> AverageState:
-        """Everybody holds the first model."""
+        """Evaluate the first model at every client."""
         assert info.own_accuracies is not None
         return {"accuracies": info.own_accuracies(params)}
 
-    def on_reply(self, notes: AverageState, reply: Reply) -> None:
-        """A client has a new model."""
-        accuracies = notes["accuracies"].clone()
+    def on_reply(self, state: AverageState, reply: Reply) -> None:
+        """Store the accuracy of a client's new model."""
+        accuracies = state["accuracies"].clone()
         accuracies[reply.client] = reply.metrics["own_accuracy"]
-        notes["accuracies"] = accuracies
+        state["accuracies"] = accuracies
 
-    def scores(self, notes: AverageState) -> dict[str, float]:
-        """The mean over the clients."""
-        return {"personal": nanmean(notes["accuracies"])}
+    def scores(self, state: AverageState) -> dict[str, float]:
+        """Return the mean over the clients."""
+        return {"personal": nanmean(state["accuracies"])}
 
     def final_instruction(self) -> Instruction:
-        """Fine-tuning."""
+        """Return fine-tuning with a test."""
         return FineTune(tests=True)
 
 
 def nanmean(values: Tensor) -> float:
-    """The mean of what is known of clients; NaN stands for one who could not be asked."""
+    """Return the mean of the values that are not NaN. NaN stands for a client without a result."""
     return float(values[~values.isnan()].mean())

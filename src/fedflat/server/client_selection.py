@@ -1,5 +1,7 @@
-"""Who is asked in a round. A cohort depends on (seed, round) alone, so a resumed run draws the
-same."""
+"""Client selection: which clients take part in a round.
+
+A cohort depends only on the seed and the round, so a resumed run selects the same clients.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +17,26 @@ from fedflat.settings.groups import SamplerSettings
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSampler(SamplerSettings):
-    """Draws the cohort of each round; costs nothing that grows with the population, except
+    """Selects the cohort of each round. The cost does not depend on the population, except for
     "by_size".
 
-    A draw by size goes through the sizes of all clients in each round; who makes clients on demand
-    must make them all once to count, and refuses that for many.
+    "by_size" needs the sizes of all clients in each round. Federations that make clients on demand
+    must make all of them once to count their examples, and refuse that for large populations.
     """
 
     def check(self, population: int, rounds: int) -> None:
-        """Refuse what cannot be drawn from ``population`` clients in ``rounds`` rounds."""
+        """Raise `SettingError` if the cohorts cannot be selected from ``population`` clients."""
         if self.cohorts is None:
             if self.clients > population:
                 raise SettingError(
-                    f"{self.clients} clients a round were asked for, but there are only {population}. "
-                    f"Use at most {population}, or cut the data into more clients."
+                    f"{self.clients} clients a round were asked for, but there are only "
+                    f"{population}. Use at most {population}, or split the data into more clients."
                 )
             return
-        if not _lists(self.cohorts) or not all(map(_lists, self.cohorts)):
+        if not _is_list(self.cohorts) or not all(map(_is_list, self.cohorts)):
             raise SettingError(
-                "cohorts must be a list with a list of clients for each round, as in [[0, 3], [1, 2]]."
+                "cohorts must be a list with a list of clients for each round, as in [[0, 3], [1, "
+                "2]]."
             )
         if len(self.cohorts) < rounds:
             raise SettingError(
@@ -43,16 +46,19 @@ class ClientSampler(SamplerSettings):
             wrong = [k for k in cohort if not (isinstance(k, int) and 0 <= k < population)]
             if wrong or not cohort or len(set(cohort)) != len(cohort):
                 raise SettingError(
-                    f"the cohort of round {t} must be different clients from 0 to {population - 1}, found "
-                    f"{list(cohort)}."
+                    f"the cohort of round {t} must be different clients from 0 to "
+                    f"{population - 1}, found {list(cohort)}."
                 )
 
     def smallest(self, rounds: int) -> int:
-        """The smallest cohort to expect (their usual size under "bernoulli")."""
+        """Return the size of the smallest cohort. Under "bernoulli" it is the expected size."""
         return min(map(len, self.cohorts[:rounds])) if self.cohorts is not None else self.clients
 
     def expected_clients(self, rounds: int) -> int:
-        """How many clients are asked in all (their expected number under "bernoulli")."""
+        """Return the number of clients in all rounds together.
+
+        Under "bernoulli" it is the expected number.
+        """
         return (
             rounds * self.clients if self.cohorts is None else sum(map(len, self.cohorts[:rounds]))
         )
@@ -65,19 +71,19 @@ class ClientSampler(SamplerSettings):
         sizes: Callable[[], Sequence[int]] | None = None,
         place: int = 0,
     ) -> list[int]:
-        """The clients of round ``t``, in rising order if they were drawn; ``sizes`` is asked by
-        "by_size" only.
+        """Return the clients of round ``t``, in ascending order unless cohorts were given.
 
-        Draws of one round at several places, as in several clusters, are drawn apart.
+        ``sizes`` is called by "by_size" only. Use a different ``place`` for each draw of a round,
+        as for each cluster: they are independent.
         """
         if self.cohorts is not None:
             return list(self.cohorts[t])
         path = (t, place) if place else (t,)
         rng = numpy_generator(seed if self.seeding == "run" else 0, f"cohort/{self.seeding}", *path)
         count = self.clients
-        if (
-            self.kind == "bernoulli"
-        ):  # the size of the cohort, then its members: the same law, without K draws
+        if self.kind == "bernoulli":
+            # First the size of the cohort, then its members: the same distribution as one draw
+            # per client, at less cost.
             count = 0
             while count == 0:
                 count = int(rng.binomial(population, self.clients / population))
@@ -89,5 +95,5 @@ class ClientSampler(SamplerSettings):
         return sorted(rng.choice(population, size=count, replace=False, p=share).tolist())
 
 
-def _lists(value: object) -> bool:
+def _is_list(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)

@@ -1,4 +1,4 @@
-"""How the server steps: a learning rate, momentum, Adam, AdaGrad, Yogi on the pseudo-gradient.
+"""Server optimizers: learning rate, momentum, Adam, AdaGrad and Yogi on the pseudo-gradient.
 
 Reddi et al., Adaptive Federated Optimization, ICLR 2021. Hsu et al., Measuring the Effects of
 Non-Identical Data Distribution for Federated Visual Classification, 2019 (server momentum).
@@ -8,8 +8,8 @@ Non-Identical Data Distribution for Federated Visual Classification, 2019 (serve
     yogi       m likewise;  v <- v - (1-b2) delta^2 sign(v - delta^2)
     adam       m likewise;  v <- b2 v + (1-b2) delta^2
 
-The papers' form starts at ``v = tau^2`` and has no bias correction. ``flavour="torch"`` is what
-torch.optim does: ``v`` starts at 0, Adam corrects the bias, AdaGrad has no first moment; then
+The papers' form starts at ``v = tau^2`` and has no bias correction. ``flavour="torch"`` does what
+torch.optim does: ``v`` starts at 0, Adam corrects the bias, AdaGrad has no first moment, and
 ``tau`` is its ``eps``.
 """
 
@@ -30,7 +30,10 @@ from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 @dataclass(frozen=True, repr=False)
 class ServerSgd(ServerPiece):
-    """Scales what the cohort returned by ``lr``; a dual that is added later is not scaled."""
+    """Multiplies the pseudo-gradient by ``lr``.
+
+    A dual variable that is added later is not scaled.
+    """
 
     lr: Scalar = 1.0
 
@@ -40,8 +43,10 @@ class ServerSgd(ServerPiece):
         scalar("server_sgd", "lr", self.lr)
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """The scaled pseudo-gradient; a true gradient, as Mime asks for, is no step and stays as it
-        is."""
+        """Scale the pseudo-gradient.
+
+        True gradients, which Mime requests, are not steps and are not scaled.
+        """
         replies = send(broadcast)
         return (
             replies.with_delta(at(self.lr, broadcast.round) * replies.delta)
@@ -52,7 +57,7 @@ class ServerSgd(ServerPiece):
 
 @dataclass(frozen=True, repr=False)
 class ServerMomentum(ServerPiece):
-    """Heavy ball on the pseudo-gradient, without dampening."""
+    """Heavy-ball momentum on the pseudo-gradient, without dampening."""
 
     beta: Scalar = 0.9
     lr: Scalar = 1.0
@@ -65,7 +70,7 @@ class ServerMomentum(ServerPiece):
         scalar("server_momentum", "lr", self.lr)
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """The smoothed pseudo-gradient."""
+        """Replace the pseudo-gradient by the scaled momentum."""
         replies = send(broadcast)
         m = context.state.get("m")
         context.state["m"] = (
@@ -76,7 +81,7 @@ class ServerMomentum(ServerPiece):
 
 @dataclass(frozen=True, repr=False)
 class Adaptive(ServerPiece, ABC):
-    """What Adam, AdaGrad and Yogi share: two moments and a step scaled by the second."""
+    """Base class of Adam, AdaGrad and Yogi: two moments, and a step scaled by the second."""
 
     lr: Scalar = 0.1
     b1: float = 0.9
@@ -91,10 +96,10 @@ class Adaptive(ServerPiece, ABC):
 
     @abstractmethod
     def second(self, v: Tensor, square: Tensor) -> Tensor:
-        """The new second moment."""
+        """Return the new second moment."""
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """The scaled first moment."""
+        """Replace the pseudo-gradient by the scaled first moment."""
         replies = send(broadcast)
         delta = replies.delta
         m = context.state.get("m", torch.zeros_like(delta))
@@ -111,7 +116,7 @@ class Adam(Adaptive):
     key = "adam"
 
     def second(self, v: Tensor, square: Tensor) -> Tensor:
-        """An exponential mean of squares."""
+        """Return the exponential mean of squares."""
         return self.b2 * v + (1 - self.b2) * square
 
 
@@ -124,7 +129,7 @@ class Adagrad(Adaptive):
     key = "adagrad"
 
     def second(self, v: Tensor, square: Tensor) -> Tensor:
-        """The sum of squares."""
+        """Return the sum of squares."""
         return v + square
 
 
@@ -135,13 +140,13 @@ class Yogi(Adaptive):
     key = "yogi"
 
     def second(self, v: Tensor, square: Tensor) -> Tensor:
-        """Moves towards the square by a bounded amount."""
+        """Move the second moment towards the square by a bounded amount."""
         return v - (1 - self.b2) * square * torch.sign(v - square)
 
 
 @dataclass(frozen=True, repr=False)
 class TorchAdam(ServerPiece):
-    """Adam as in torch.optim: bias-corrected, ``v`` from 0."""
+    """Adam as in torch.optim: with bias correction, and ``v`` starts at 0."""
 
     lr: Scalar = 0.1
     b1: float = 0.9
@@ -155,7 +160,7 @@ class TorchAdam(ServerPiece):
         _check(self.key, self.lr, self.eps, b1=self.b1, b2=self.b2)
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """The bias-corrected step."""
+        """Replace the pseudo-gradient by the bias-corrected step."""
         replies = send(broadcast)
         delta, zero = replies.delta, torch.zeros_like(replies.delta)
         count = context.state["count"] = context.state.get("count", torch.tensor(0)) + 1
@@ -170,7 +175,7 @@ class TorchAdam(ServerPiece):
 
 @dataclass(frozen=True, repr=False)
 class TorchAdagrad(ServerPiece):
-    """AdaGrad as in torch.optim: no first moment, accumulator from 0."""
+    """AdaGrad as in torch.optim: without a first moment, and the sum starts at 0."""
 
     lr: Scalar = 0.1
     eps: float = 1e-2
@@ -182,7 +187,7 @@ class TorchAdagrad(ServerPiece):
         _check(self.key, self.lr, self.eps)
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """The scaled pseudo-gradient."""
+        """Replace the pseudo-gradient by the scaled one."""
         replies = send(broadcast)
         delta = replies.delta
         v = context.state["v"] = context.state.get("v", torch.zeros_like(delta)) + delta * delta
@@ -197,6 +202,6 @@ def _check(owner: str, lr: Scalar, tau: float, **shares: float) -> None:
 
 
 def adaptive_optimizer(owner: str, flavour: str) -> bool:
-    """Whether torch's flavour is asked for."""
+    """Return True for ``flavour="torch"`` and False for "paper"; refuse others."""
     choice(owner, "flavour", flavour, ["paper", "torch"])
     return flavour == "torch"

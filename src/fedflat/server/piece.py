@@ -1,7 +1,7 @@
-"""A server piece wraps the exchange: what is sent, and what is made of the replies.
+"""Server pieces: the building blocks of what the server does with an exchange.
 
-The server is an optimiser whose gradient oracle is the federation: it sends ``w`` and gets back the
-pseudo-gradient ``delta``. Its pieces stack exactly as a client's do.
+The server is an optimizer whose gradient function is the federation. It sends ``w`` and receives
+the pseudo-gradient ``delta``. Server pieces wrap this exchange as client pieces wrap a gradient.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from fedflat.data.examples import ClientData
 from fedflat.registry.specs import TextSpec
 
 Send = Callable[[Broadcast], Replies]
-"""One call is one exchange."""
+"""Sends a broadcast to the cohort and returns the aggregated replies: one exchange."""
 
 ServerState = dict[str, dict[str, Tensor]]
-"""What the server's pieces remember: piece key -> name -> tensor."""
+"""What the server's pieces store between rounds: piece key -> name -> tensor."""
 
 
 @dataclass(frozen=True)
 class ServerData:
-    """What the server has besides models: data of its own, and a module to try a model with."""
+    """The data that the server holds, and the module to evaluate a model with."""
 
     learner: Learner
     data: ClientData
@@ -39,59 +39,67 @@ class ServerData:
 
 @dataclass
 class ServerContext:
-    """One piece's place at the server."""
+    """What one server piece sees of the server."""
 
     state: dict[str, Tensor]
-    """Kept between rounds. Replace tensors, never change them in place."""
+    """Tensors that the piece stores between rounds, by name. Replace tensors, never change them in
+    place."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """Measurements of this round, written with the metrics."""
+    """Measurements of this round, by name. They are written to the run's metrics."""
     server_data: ServerData | None = None
-    """The server's own data, if it has any; always there for a piece that `uses_data`."""
+    """The server's own data, or None. Never None for a piece with `uses_data`."""
     descriptions: Descriptions = field(default_factory=dict)
-    """What every client has said of itself before round 0; always there of the piece's
-    `describers`."""
+    """Descriptions of all clients. They include those of the piece's `describers`."""
 
 
 class ServerPiece(TextSpec):
-    """A frozen dataclass of numbers. The base class changes nothing."""
+    """Base class of server pieces; it changes nothing.
+
+    A piece is a frozen dataclass of numbers, strings and schedules.
+    """
 
     stage: ClassVar[Stage]
+    """Its position in the order of pieces."""
     key: ClassVar[str]
+    """Its name in broadcasts, replies and server state."""
     stateful: ClassVar[bool] = False
-    """Whether a memory of its own moves at each exchange."""
+    """True if each exchange changes its state."""
     owns_step: ClassVar[bool] = False
-    """Whether it decides by itself where the server steps to; there can be one such piece only."""
+    """True if it decides where the server steps to. A method can have only one such piece."""
     uses_data: ClassVar[bool] = False
-    """Whether it needs data that the server itself holds."""
+    """True if it needs data that the server holds."""
     averages: ClassVar[str] = ""
-    """How it averages the replies itself, whatever the weighting and a server's rate to its left
-    make of them."""
+    """How it averages the replies, if it ignores the weighting and the server learning rate to its
+    left; else empty."""
 
     @property
     def oracle_calls(self) -> int:
-        """Exchanges asked for each one given."""
+        """Number of exchanges it makes for each one that it returns."""
         return 1
 
     @property
     def describers(self) -> tuple[Describer, ...]:
-        """What every client must say of itself before round 0."""
+        """Descriptions that every client must compute before round 0."""
         return ()
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """Send, and hand on what came back."""
+        """Send the broadcast and return the replies; a piece may change both."""
         return send(broadcast)
 
     def after_round(
         self, state: Mapping[str, Tensor], model: Model, completed: int, rounds: int
     ) -> Mapping[str, Tensor]:
-        """What it remembers when ``completed`` rounds are over and the slot has this model: before
-        the first round, and after each one, also in a slot that was not asked in it."""
+        """Return its state after ``completed`` of ``rounds`` rounds, given the slot's new model.
+
+        This is called before the first round and after each round, also for slots without clients
+        in it.
+        """
         return state
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """The outcome of a server step: all of it new, nothing of the old changed."""
+    """The result of a server step. It shares no mutable data with the previous state."""
 
     model: Model
     state: ServerState
@@ -107,30 +115,32 @@ def server_step(
     server_data: ServerData | None = None,
     descriptions: Descriptions | None = None,
 ) -> StepResult:
-    """One server step: the exchange through all pieces, then ``w <- w - delta``."""
-    known = (server_data, descriptions or {})
-    mine = {
-        piece.key: ServerContext(dict(state.get(piece.key, {})), {}, *known) for piece in pieces
+    """Run one server step: the exchange through all pieces, then ``w <- w - delta``."""
+    contexts = {
+        piece.key: ServerContext(
+            dict(state.get(piece.key, {})), {}, server_data, descriptions or {}
+        )
+        for piece in pieces
     }
     for piece in pieces:
-        send = partial(piece.exchange, mine[piece.key], send)
+        send = partial(piece.exchange, contexts[piece.key], send)
     replies = send(broadcast)
     return StepResult(
         model=Model(broadcast.params - replies.delta, replies.buffers),
-        state={key: context.state for key, context in mine.items()},
+        state={key: context.state for key, context in contexts.items()},
         replies=replies,
         metrics={
-            name: value for context in mine.values() for name, value in context.metrics.items()
+            name: value for context in contexts.values() for name, value in context.metrics.items()
         },
     )
 
 
 class _FirstBroadcast(Exception):
-    """A step has come to where it asks."""
+    """Raised to stop a step at its first broadcast."""
 
 
 def first_broadcast(step: Callable[[Send], object]) -> Broadcast:
-    """The first mail that a step sends; the step is broken off there, and nothing of it is left."""
+    """Return the first broadcast that a step sends. The step stops there and has no effect."""
     sent: list[Broadcast] = []
 
     def send(broadcast: Broadcast) -> Replies:
@@ -145,8 +155,8 @@ def first_broadcast(step: Callable[[Send], object]) -> Broadcast:
 def after_round(
     pieces: Sequence[ServerPiece], states: ServerState, model: Model, completed: int, rounds: int
 ) -> ServerState:
-    """What the pieces of a slot remember between two rounds; see `ServerPiece.after_round`."""
-    found = {
+    """Return the states of all pieces of a slot after a round (`ServerPiece.after_round`)."""
+    new = {
         p.key: dict(p.after_round(states.get(p.key, {}), model, completed, rounds)) for p in pieces
     }
-    return {key: state for key, state in found.items() if state or key in states}
+    return {key: state for key, state in new.items() if state or key in states}

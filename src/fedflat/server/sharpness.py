@@ -1,9 +1,9 @@
-"""Probes of the server: the cohort is asked where the global loss is highest nearby.
+"""Server-side SAM: clients train from the point nearby where the global loss is highest.
 
-    Sam        eps = rho delta / ||delta||           delta of a first exchange at w: true, twice the traffic
-    StaleSam   eps = rho delta' / ||delta'||         delta' of the last round: free
+    ServerSam  eps = rho delta / ||delta||       delta of a first exchange at w: twice the traffic
+    StaleSam   eps = rho delta' / ||delta'||     delta' of the previous round: no extra traffic
 
-The step is taken from ``w``, not from ``w + eps``.
+The step starts from ``w``, not from ``w + eps``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 
 def ascend(broadcast: Broadcast, direction: torch.Tensor, rho: float) -> Broadcast:
-    """The same mail from a point ``rho`` further up along ``direction``."""
+    """Return the broadcast with the parameters moved by ``rho`` along ``direction``."""
     return replace(broadcast, params=torch.add(broadcast.params, unit(direction), alpha=rho))
 
 
 @dataclass(frozen=True, repr=False)
 class ServerSam(ServerPiece):
-    """SAM on the federation: two exchanges with the same cohort; clients forget the first."""
+    """SAM on the federation: two exchanges with the same cohort. Clients do not store the first."""
 
     rho: Scalar
 
@@ -41,18 +41,18 @@ class ServerSam(ServerPiece):
         return 2
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """The replies from the perturbed point."""
+        """Exchange at the perturbed point."""
         probe = send(replace(broadcast, commit=False))
         return send(ascend(broadcast, probe.delta, at(self.rho, broadcast.round)))
 
 
 @dataclass(frozen=True, repr=False)
 class StaleSam(ServerPiece):
-    """SAM on the federation with last round's pseudo-gradient for the ascent; round 0 is not
-    perturbed.
+    """SAM on the federation that ascends along the previous round's pseudo-gradient.
 
-    With ``measure`` each round also makes the exchange that was saved, forgets it, and notes
-    ``delta_eps``: the distance between the stale and the true perturbation, in ``[0, 2 rho]``.
+    Round 0 is not perturbed. With ``measure`` each round also makes the exchange that was saved,
+    discards it, and records ``delta_eps``: the distance between the stale and the true
+    perturbation, in ``[0, 2 rho]``.
     """
 
     rho: Scalar
@@ -66,11 +66,11 @@ class StaleSam(ServerPiece):
 
     @property
     def oracle_calls(self) -> int:
-        """One exchange, or two when measuring."""
+        """One exchange, or two with ``measure``."""
         return 2 if self.measure else 1
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """The replies from the perturbed point."""
+        """Exchange at the perturbed point."""
         last, rho = context.state.get("delta"), at(self.rho, broadcast.round)
         if last is None:
             replies = send(broadcast)

@@ -1,10 +1,9 @@
-"""When replies come to a server that does not wait for all of them: a schedule of events, and no
-trained number in it.
+"""Schedule of an asynchronous server: when which reply arrives. It does not train anything.
 
-So many clients are always at work. At any moment first all replies that come then are taken, in the
-order in which their clients were asked; as soon as the buffer is full the server steps. Then others
-are asked in place of those who are done, by the model that the server has by then. A client is not
-asked again while it is at work or its reply is in the buffer.
+A fixed number of clients train at any time. First all replies that arrive at a moment are
+collected, in the order in which their clients were selected. As soon as the buffer is full the
+server steps. Then other clients replace those that are done and start from the server's current
+model. A client is not selected again while it trains or its reply is in the buffer.
 """
 
 from __future__ import annotations
@@ -19,13 +18,12 @@ from fedflat.topologies.population import ClientPopulation
 from fedflat.topologies.topology import InFlight
 
 Seconds = Callable[[int, int], float]
-"""How long a client takes, from being asked in a round to the end of its reply."""
+"""Simulated seconds from selecting a client in a round to the end of its reply."""
 
 
 @dataclass
 class AsyncScheduler:
-    """A server that keeps ``concurrency`` clients at work and steps when ``buffer`` of them have
-    replied."""
+    """A server with ``concurrency`` clients in training that steps after ``buffer`` replies."""
 
     population: ClientPopulation
     concurrency: int
@@ -36,67 +34,68 @@ class AsyncScheduler:
         self._given = chain.from_iterable(self.population.sampler.cohorts or ())
 
     def steps(self) -> Iterator[InFlight]:
-        """How things stand when the server makes each of its steps."""
-        at_work: list[
-            tuple[float, int, int, int]
-        ] = []  # when it replies, how many were asked before it, who, since
-        since, started, now, t, calls, tickets = dict[int, int](), list[int](), 0.0, 0, 0, count()
+        """Yield the state of the schedule at each server step."""
+        # Heap of (time of the reply, order of selection, client, round of selection).
+        at_work: list[tuple[float, int, int, int]] = []
+        since: dict[int, int] = {}
+        started: list[int] = []
+        now, t, calls = 0.0, 0, 0
+        tickets = count()
         while True:
             busy = since.keys() | {client for *_, client, _ in at_work}
-            for client in self._called(t, calls, self.concurrency - len(at_work), busy):
+            for client in self._next_clients(t, calls, self.concurrency - len(at_work), busy):
                 heappush(at_work, (now + self.seconds(client, t), next(tickets), client, t))
                 started.append(client)
             calls += 1
             if not at_work:
                 raise SettingError(
-                    f"too few clients were given as cohorts: in round {t} nobody is left at work, and {len(since)} of "
-                    f"{self.buffer} replies have come. Give more."
+                    f"too few clients were given as cohorts: in round {t} no client is left at "
+                    f"work, and {len(since)} of {self.buffer} replies have arrived. Give more."
                 )
             now = at_work[0][0]
             while at_work and at_work[0][0] == now:
-                *_, client, asked = heappop(at_work)
-                since[client] = asked
+                *_, client, round_sent = heappop(at_work)
+                since[client] = round_sent
                 if len(since) == self.buffer:
-                    yield InFlight(
-                        since, tuple(started), frozenset(asked for *_, asked in at_work), now
-                    )
+                    left = frozenset(round_sent for *_, round_sent in at_work)
+                    yield InFlight(since, tuple(started), left, now)
                     since, started, t, calls = {}, [], t + 1, 0
 
-    def _called(self, t: int, call: int, places: int, busy: Set[int]) -> list[int]:
-        """Who is asked in round ``t``, if so many were called before in it: the next that were
-        given, or drawn."""
+    def _next_clients(self, t: int, call: int, wanted: int, busy: Set[int]) -> list[int]:
+        """The clients to start in round ``t`` after ``call`` calls: given or random ones."""
         if self.population.sampler.cohorts is not None:
-            called = list(islice(self._given, places))
-            for place, client in enumerate(called):
-                if client in busy or client in called[:place]:
+            clients = list(islice(self._given, wanted))
+            for i, client in enumerate(clients):
+                if client in busy or client in clients[:i]:
                     raise SettingError(
-                        f"the cohorts that were given ask client {client} again in round {t}, while it is still at "
-                        "work or its reply waits. Give another order, or fewer clients at work."
+                        f"the given cohorts select client {client} again in round {t}, while it is "
+                        "still at work or its reply waits. Give another order, or fewer clients at "
+                        "work."
                     )
-            return called
+            return clients
         free = self.population.n_clients - len(busy)
-        if min(places, free) == 0:
+        if min(wanted, free) == 0:
             return []
-        taken = sorted(busy)
+        busy_in_order = sorted(busy)
 
         def sizes() -> list[int]:
             return [
                 size for client, size in enumerate(self.population.sizes()) if client not in busy
             ]
 
-        sampler = replace(self.population.sampler, clients=min(places, free))
+        sampler = replace(self.population.sampler, clients=min(wanted, free))
         return [
-            _counted(rank, taken)
+            _free_client(rank, busy_in_order)
             for rank in sampler.draw(t, free, self.population.seed, sizes, call)
         ]
 
 
-def _counted(rank: int, taken: list[int]) -> int:
-    """The client of that rank among those who are not taken.
+def _free_client(rank: int, busy: list[int]) -> int:
+    """The client of that rank among those that are not in ``busy``.
 
-    >>> [_counted(rank, [1, 2, 5]) for rank in range(4)]
+    >>> [_free_client(rank, [1, 2, 5]) for rank in range(4)]
     [0, 3, 4, 6]
     """
-    for client in taken:
+    for client in busy:
         rank += client <= rank
     return rank

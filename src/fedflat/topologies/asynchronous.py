@@ -1,12 +1,11 @@
-"""A server that does not wait: clients are always at work, and it steps whenever enough of them
-have replied.
+"""Asynchronous topology: the server does not wait for all clients, and steps after some replies.
 
 Xie, Koyejo and Gupta, Asynchronous Federated Optimization, 2019 (FedAsync). Nguyen et al.,
 Federated Learning with Buffered Asynchronous Aggregation, AISTATS 2022 (FedBuff).
 
-    at work    ``concurrency`` clients, as many as clients a round if it is not said; whoever is asked is sent the
-               server's model of that moment, w^v
-    step t     when ``buffer`` replies have come, each of some client's model x_k from w^v, staleness t - v:
+    at work    ``concurrency`` clients, by default as many as clients a round; each one starts
+               from the server's model of that moment, w^v
+    step t     after ``buffer`` replies, each a client's model x_k from w^v, staleness t - v:
                w <- w - mean_k s(t-v) (w^v - x_k)               (FedBuff)
                w <- w - mean_k alpha s(t-v) (w - x_k)           (FedAsync, mixing=alpha)
 
@@ -14,13 +13,13 @@ Federated Learning with Buffered Asynchronous Aggregation, AISTATS 2022 (FedBuff
     polynomial s = (1 + staleness)^-a                           a=0.5
     hinge      s = 1 up to staleness b, then 1 / (a (staleness - b) + 1)    a=10, b=4
 
-A round is a step of the server. The mean is that of the run's weighting, over the replies of the
-step; with mixing, running statistics are mixed as parameters are. The server's pieces, such as its
-learning rate, work on what comes out.
+A round is a step of the server. The mean uses the run's weighting, over the replies of the step.
+With mixing, running statistics are mixed as parameters are. Server pieces, such as a learning rate,
+work on the result.
 
-How long clients take: by the run's clock if there is one; else all alike (durations="equal"), or
-each client as long as was drawn for it once, exp(spread N(0, 1)) (durations="lognormal"). See
-`arrivals` for who comes when.
+The run's clock decides how long clients take, if there is one. Otherwise all take the same time
+(durations="equal"), or each client has its own random time exp(spread N(0, 1))
+(durations="lognormal"). See `async_scheduler` for the order of replies.
 """
 
 from __future__ import annotations
@@ -47,14 +46,16 @@ USUAL: dict[str, dict[str, float]] = {
     POLYNOMIAL: {"a": 0.5},
     HINGE: {"a": 10.0, "b": 4.0},
 }
-"""The papers' numbers of each weight of staleness."""
+"""The papers' constants of each staleness weight."""
 EQUAL, LOGNORMAL = "equal", "lognormal"
 
 
 @dataclass(frozen=True, repr=False)
 class Asynchronous(Topology):
-    """Clients are always at work; the server steps whenever ``buffer`` replies have come, each by
-    its staleness."""
+    """Clients train all the time.
+
+    The server steps after ``buffer`` replies, weighted by their staleness.
+    """
 
     key = "asynchronous"
 
@@ -84,21 +85,21 @@ class Asynchronous(Topology):
             "spread", self.spread, self.durations or EQUAL, self.durations == LOGNORMAL
         )
 
-    def _check_number(self, name: str, value: float | None, of: str, fits: bool) -> None:
-        if value is not None and not fits:
+    def _check_number(self, name: str, value: float | None, of: str, used: bool) -> None:
+        if value is not None and not used:
             raise SettingError(
-                f"{self.key}: {name}={value} says nothing with {of!r}. Leave it out."
+                f"{self.key}: {name}={value} has no effect with {of!r}. Leave it out."
             )
         if value is not None:
             number(self.key, name, value, low=0)
 
     @property
     def synchronous(self) -> bool:
-        """It does not."""
+        """False: replies answer models of earlier rounds."""
         return False
 
     def at_work(self, population: ClientPopulation) -> int:
-        """How many clients are at work at any time."""
+        """Return how many clients train at any time."""
         return self.concurrency or population.sampler.smallest(population.rounds)
 
     def check(self, population: ClientPopulation) -> None:
@@ -106,12 +107,12 @@ class Asynchronous(Topology):
         sampler = population.sampler
         if population.timed and self.durations is not None:
             raise SettingError(
-                f"{self} says how long clients take, and so does the run's clock. Leave one out."
+                f"{self} sets how long clients take, and so does the run's clock. Leave one out."
             )
         if sampler.kind == "bernoulli":
             raise SettingError(
-                f"{self} asks a client whenever one is done, so there is no cohort whose size could be drawn. Use the "
-                "sampler 'uniform' or 'by_size'."
+                f"{self} selects a client whenever one is done, so there is no cohort whose size "
+                "could be random. Use the sampler 'uniform' or 'by_size'."
             )
         (sampler if sampler.cohorts is not None else replace(sampler, clients=1)).check(
             population.n_clients, population.rounds
@@ -122,14 +123,15 @@ class Asynchronous(Topology):
         ):
             if wanted > population.n_clients:
                 raise SettingError(
-                    f"{self}: {wanted} {name} were asked for, but there are only {population.n_clients} clients. Ask "
-                    "for fewer, or cut the data into more clients."
+                    f"{self}: {wanted} {name} were asked for, but there are only "
+                    f"{population.n_clients} clients. Ask for fewer, or split the data into more "
+                    "clients."
                 )
         if sampler.cohorts is not None:
             self.in_flight(population, population.rounds - 1)
 
     def in_flight(self, population: ClientPopulation, t: int) -> InFlight:
-        """How things stand in round ``t``."""
+        """Return the state of the schedule in round ``t``."""
         return population.sequence(
             repr(self),
             AsyncScheduler(
@@ -142,31 +144,31 @@ class Asynchronous(Topology):
         if self.durations != LOGNORMAL:
             return population.keeps_to_end
         spread = 1.0 if self.spread is None else self.spread
-        drawn = cache(
+        duration = cache(
             lambda client: float(population.rng("duration", client).lognormal(0.0, spread))
         )
-        return lambda client, t: drawn(client)
+        return lambda client, t: duration(client)
 
     def select(self, population: ClientPopulation, t: int) -> Selection:
-        """Those whose replies come, in the order in which they do."""
+        """Return the clients whose replies arrive, in the order of arrival."""
         return {SERVER: [(client,) for client in self.in_flight(population, t).since]}
 
     def end_times(self, population: ClientPopulation, t: int) -> float:
-        """When the server steps."""
+        """Return when the server steps."""
         return self.in_flight(population, t).moment
 
     def metrics(self, population: ClientPopulation, t: int) -> dict[str, float]:
-        """How many steps old the models were, on average, that the replies of the step answer."""
+        """Return the mean staleness of the replies of the step."""
         return {
             "staleness": fmean(t - since for since in self.in_flight(population, t).since.values())
         }
 
     def weight(self, staleness: int) -> float:
-        """s(staleness)."""
+        """Return the weight s(staleness)."""
         usual = USUAL[self.staleness]
         a, b = (
-            usual.get(name, 0.0) if said is None else said
-            for name, said in (("a", self.a), ("b", self.b))
+            usual.get(name, 0.0) if value is None else value
+            for name, value in (("a", self.a), ("b", self.b))
         )
         if self.staleness == POLYNOMIAL:
             return float((1 + staleness) ** -a)
@@ -177,8 +179,10 @@ class Asynchronous(Topology):
     def weigh_reply(
         self, now: Broadcast, sent: Broadcast, reply: Reply | ReplyBatch
     ) -> Reply | ReplyBatch:
-        """The reply, weighted by its staleness; with mixing, as a step from the server's model to
-        the client's."""
+        """Return the reply weighted by its staleness.
+
+        With mixing it is a step from the server's model to the client's.
+        """
         weight = self.weight(now.round - sent.round)
         if self.mixing is None:
             return reply if weight == 1 else replace(reply, delta=weight * reply.delta)
@@ -190,15 +194,15 @@ class Asynchronous(Topology):
         )
 
     def smallest_cohort(self, population: ClientPopulation) -> int:
-        """Replies a step."""
+        """Return the replies per step."""
         return self.buffer
 
     def expected_clients(self, population: ClientPopulation) -> int:
-        """Replies of all steps."""
+        """Return the replies of all steps."""
         return self.buffer * population.rounds
 
     def refuse(self, method: Method, pieces: Sequence[Piece]) -> None:
-        """Besides, whatever needs all clients of a round to have the same model."""
+        """Also refuse pieces for which all clients of a round must have the same model."""
         super().refuse(method, pieces)
         for piece in pieces:
             if (
@@ -208,8 +212,9 @@ class Asynchronous(Topology):
                 or piece.needs_server_model
             ):
                 raise SettingError(
-                    f"{piece} means nothing with {self}: what it remembers, sends along or compares belongs to one "
-                    "sequence of models, and here clients reply to models of different age. Leave one of them out."
+                    f"{piece} cannot be used with {self}: its state, uploads or comparisons belong "
+                    "to one sequence of models, but here clients reply to models of different age. "
+                    "Remove one of them."
                 )
         for server in method.server:
             if (
@@ -218,8 +223,9 @@ class Asynchronous(Topology):
                 or (self.mixing is not None and server.stage is Stage.PROBE)
             ):
                 raise SettingError(
-                    f"{server} means nothing with {self}: it asks or steps from a model that all clients of the round "
-                    "have, and here they reply to models of different age. Leave one of them out."
+                    f"{server} cannot be used with {self}: it needs all clients of a round to have "
+                    "the same model, but here they reply to models of different age. Remove one of "
+                    "them."
                 )
 
 

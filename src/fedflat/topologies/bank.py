@@ -1,18 +1,18 @@
-"""A bank: as many models as chains, which go from superclient to superclient and meet every R
-rounds (FedAsyncSeq).
+"""Bank: one model per chain that moves between superclients; merged every R rounds (FedAsyncSeq).
 
 Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients,
 ICPR 2022.
 
-    bank       m models, all w^0, counters p_i = 0;  m as `chains` draws them (draw)
-    round      m superclients are drawn; model i goes to one of them, not to the one it just left unless it is the only
-               one drawn: bank_i <- local steps through all its clients;  p_i <- p_i + |D_S|
+    bank       m models, all w^0, counters p_i = 0;  m as `chains` selects them (draw)
+    round      m superclients are selected; model i goes to one of them, not to its last one unless
+               that is the only one: bank_i <- local steps through all its clients;
+               p_i <- p_i + |D_S|
     every R    w = sum_i p_i bank_i / sum_i p_i,  bank_i <- w,  p_i <- 0
 
-R is a number of rounds, "superclients" (as many as there are), "chains" (m), or "never". Between
-two meetings the same mean is what is reported, and what shadows are averages of. The server's
-pieces of each model keep their memory over a meeting. Models that meet in every round are one
-model: R=1 is `chains` with the same visits, bit for bit.
+R is a number of rounds, "superclients" (their number), "chains" (m), or "never". Between two merges
+the same mean is reported, and model averages use it. The server pieces of each model keep their
+state over a merge. Models that merge in every round are one model: R=1 is `chains` with the same
+clients, bit for bit.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ SUPERCLIENTS, CHAINS, NEVER = WORDS = ("superclients", "chains", "never")
 
 @dataclass(frozen=True, repr=False)
 class Bank(Topology):
-    """A model for each chain of a round, handed on from superclient to superclient; they meet every
-    R rounds."""
+    """A model for each chain of a round, which moves between superclients.
+
+    All models merge every R rounds.
+    """
 
     key = "bank"
 
@@ -52,30 +54,30 @@ class Bank(Topology):
 
     @property
     def chains(self) -> Chains:
-        """Who is visited, whatever model it is by."""
+        """The chains that select superclients, whichever model they train."""
         return Chains(groups=self.groups, draw=self.draw)
 
     def superclients(self, population: ClientPopulation) -> tuple[Chain, ...]:
-        """Who trains one after the other."""
+        """Return the groups of clients that train one after the other."""
         return self.chains.superclients(population)
 
     @property
     def has_chains(self) -> bool:
-        """Along the chains."""
+        """True: clients train one after the other."""
         return True
 
     @property
     def merges_models(self) -> bool:
-        """When they meet."""
+        """True unless R is "never"."""
         return self.R != NEVER
 
     @property
     def reports_slots(self) -> bool:
-        """A model of the bank is of no interest by itself."""
+        """False: a single model of the bank is not a result."""
         return False
 
     def every(self, population: ClientPopulation) -> int | None:
-        """After how many rounds they meet; None: never."""
+        """Return the number of rounds between merges; None for never."""
         if not isinstance(self.R, str):
             return self.R
         return {
@@ -84,44 +86,47 @@ class Bank(Topology):
         }.get(self.R)
 
     def merges_after(self, population: ClientPopulation, t: int) -> bool:
-        """In the rounds after which models become their mean."""
+        """Return True if models merge after round ``t``."""
         every = self.every(population)
         return every is not None and (t + 1) % every == 0
 
     def size(self, population: ClientPopulation) -> int:
-        """m, the number of chains."""
+        """Return m, the number of chains."""
         return self.chains.smallest_cohort(population)
 
     def check(self, population: ClientPopulation) -> None:
-        """Refuse chains of a varying number, and models that never meet."""
+        """Refuse a varying number of chains, and models that never merge."""
         self.chains.check(population)
         cohorts = population.sampler.cohorts
         if population.sampler.kind == "bernoulli" or (
             cohorts and len(set(map(len, cohorts[: population.rounds]))) > 1
         ):
             raise SettingError(
-                f"{self} has a model for each chain, so every round must have as many chains, and a sampler that draws "
-                "or was given now more, now fewer does not fit. Use the sampler 'uniform' or 'by_size', or cohorts of "
-                "one length."
+                f"{self} has a model for each chain, so every round must have the same number of "
+                "chains, but this sampler's number varies. Use the sampler 'uniform' or 'by_size', "
+                "or cohorts of one length."
             )
         every = self.every(population)
         if every is not None and every > population.rounds:
             raise SettingError(
-                f"{self} brings its models together every {every} rounds, but the run has only {population.rounds}: "
-                "they would never meet. Make R smaller, make more rounds, or say R='never' if that is meant."
+                f"{self} merges its models every {every} rounds, but the run has only "
+                f"{population.rounds}: they would never merge. Make R smaller, make more rounds, "
+                "or use R='never' if that is meant."
             )
 
     def slots(self, population: ClientPopulation) -> Mapping[str, Sequence[int]]:
-        """A model for each chain, which may go to everybody; one model, if they meet in every
-        round."""
-        everybody = range(population.n_clients)
+        """Return a model for each chain, open to all clients.
+
+        If they merge in every round it is one model.
+        """
+        clients = range(population.n_clients)
         if self.every(population) == 1:
-            return {SERVER: everybody}
-        return {f"chain{i}": everybody for i in range(self.size(population))}
+            return {SERVER: clients}
+        return {f"chain{i}": clients for i in range(self.size(population))}
 
     def select(self, population: ClientPopulation, t: int) -> Selection:
-        """The chains of the round, each by its own model."""
-        chains = population.sequence(repr(self), lambda: self._dealt(population), t)
+        """Return the chains of the round, one for each model."""
+        chains = population.sequence(repr(self), lambda: self._rounds_of_chains(population), t)
         slots = list(self.slots(population))
         return (
             {SERVER: chains}
@@ -129,8 +134,8 @@ class Bank(Topology):
             else dict(zip(slots, ([chain] for chain in chains), strict=True))
         )
 
-    def _dealt(self, population: ClientPopulation) -> Iterator[list[Chain]]:
-        """The chains of each round, in the order of the models that go there."""
+    def _rounds_of_chains(self, population: ClientPopulation) -> Iterator[list[Chain]]:
+        """The chains of each round, in the order of the models that train there."""
         home = {
             client: i for i, group in enumerate(self.superclients(population)) for client in group
         }
@@ -138,12 +143,12 @@ class Bank(Topology):
         for t in count():
             chains = self.chains.select(population, t)[SERVER]
             if population.sampler.cohorts is None and self.every(population) != 1:
-                chains = _away(population, t, chains, left, home)
+                chains = _shuffle_away(population, t, chains, left, home)
             left = [home[chain[0]] for chain in chains]
             yield chains
 
     def weights(self, population: ClientPopulation, rounds: range) -> dict[str, int]:
-        """p_i: the examples that each model has seen in some rounds."""
+        """Return p_i: the examples that each model has seen in some rounds."""
         sizes, found = population.sizes(), dict.fromkeys(self.slots(population), 0)
         for t in rounds:
             for slot, chains in self.select(population, t).items():
@@ -157,15 +162,14 @@ class Bank(Topology):
         models: Mapping[str, Model],
         weights: Mapping[str, float],
     ) -> dict[str, Model]:
-        """All become the mean, in the rounds in which they meet."""
+        """Replace all models by their mean, in the rounds in which they merge."""
         if not self.merges_after(population, t) or len(models) == 1:
             return dict(models)
         seen = self.weights(population, range(t + 1 - (self.every(population) or 0), t + 1))
         return dict.fromkeys(models, mean_model((models[slot], seen[slot]) for slot in seen))
 
     def center(self, population: ClientPopulation, done: int, models: Mapping[str, Model]) -> Model:
-        """The mean of all models, by what each has seen since they met; just then they are the
-        same."""
+        """Return the mean of all models, weighted by what each has seen since the last merge."""
         seen = self.weights(
             population, range(done - done % (self.every(population) or done + 1), done)
         )
@@ -174,27 +178,26 @@ class Bank(Topology):
         return mean_model((models[slot], seen[slot]) for slot in seen)
 
     def smallest_cohort(self, population: ClientPopulation) -> int:
-        """A chain for each model."""
+        """Return one chain per model."""
         return self.size(population) if self.every(population) == 1 else 1
 
     def parallel_clients(self, population: ClientPopulation) -> int:
-        """All chains, whatever model they are by."""
+        """Return the number of chains of all models."""
         return self.size(population)
 
     def expected_clients(self, population: ClientPopulation) -> int:
-        """Every client of every chain."""
+        """Return the number of clients in all chains."""
         return self.chains.expected_clients(population)
 
 
-def _away(
+def _shuffle_away(
     population: ClientPopulation,
     t: int,
     chains: list[Chain],
     left: Sequence[int | None],
     home: Mapping[int, int],
 ) -> list[Chain]:
-    """Chains in an order drawn until no model goes to the superclient that it just left; one alone
-    goes anywhere."""
+    """Shuffle chains until no model returns to the superclient it just left. One chain stays."""
     for attempt in count():
         order = [chains[i] for i in population.rng("bank", t, attempt).permutation(len(chains))]
         if len(chains) == 1 or all(

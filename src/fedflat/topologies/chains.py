@@ -1,24 +1,25 @@
-"""Chains: clients train one after the other, and the last one's model comes back.
+"""Chains: clients train one after the other, and the last one's model is returned.
 
 Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients,
 ICPR 2022 (FedSeq).
 
-    groups=N   everybody is put into N superclients once; the sampler draws superclients, and each goes through all its
-               clients, in an order drawn anew in every round (FedSeq)
-    cut=n      the cohort of the round is cut into n chains, in a random order; cut=1 is FedCyclic. A cohort that was
-               given is visited in the order given
+    groups=N   all clients are put into N superclients once; the sampler selects superclients, and
+               each trains all its clients, in a new random order in every round (FedSeq)
+    cut=n      the cohort of the round is cut into n chains, in a random order; cut=1 is FedCyclic.
+               A given cohort keeps its order
 
-    passes=E   every chain is gone through so often, in an order drawn anew, and every visit has its own batches
-    growth     the number of superclients grows with the rounds, and everybody is put into groups anew (FedSeq2Par)
-    draw       of superclients: as many as there are to be clients a round (draw="chains"), or the same share of them,
-               m = max(1, floor(C N)), where C is the share of the clients (draw="share")
+    passes=E   every chain is repeated E times, in a new random order, with new batches
+    growth     the number of superclients grows with the rounds, and clients are grouped anew
+               (FedSeq2Par)
+    draw       how many superclients: as many as clients a round (draw="chains"), or the same share
+               of them, m = max(1, floor(C N)), where C is the share of the clients (draw="share")
 
     chain i    x_i = w;  E times, for each of its clients in order: x_i <- local steps from x_i
     server     w <- sum_i |D_i| x_i / sum_i |D_i|,  |D_i| the examples of all clients of chain i
 
-The server's pieces see a chain as one reply, and so do those who watch. What is handed from client
-to client is counted apart from what goes to the server and comes from it. What the server asks
-besides training is asked of every client of the chains by itself.
+Server pieces and recorded metrics see a chain as one reply. Traffic between clients is counted
+separately from traffic with the server. Other instructions than training go to every client of the
+chains directly.
 """
 
 from __future__ import annotations
@@ -42,8 +43,10 @@ from fedflat.topologies.topology import SERVER, Selection, Topology
 
 @dataclass(frozen=True, repr=False)
 class Chains(Topology):
-    """Clients train one after the other: superclients that stay together, or the cohort cut anew in
-    every round."""
+    """Clients train one after the other.
+
+    They are in fixed superclients, or in a cohort that is cut in every round.
+    """
 
     key = "chains"
 
@@ -57,8 +60,9 @@ class Chains(Topology):
     def __post_init__(self) -> None:
         if (self.groups is None) == (self.cut is None):
             raise SettingError(
-                "chains: say either groups=N, superclients that stay together, or cut=N, the cohort of each round cut "
-                f"into N chains; found {'neither' if self.cut is None else 'both'}."
+                "chains: give either groups=N, superclients that stay together, or cut=N, the "
+                "cohort of each round cut into N chains; found "
+                f"{'neither' if self.cut is None else 'both'}."
             )
         number("chains", "passes", self.passes, low=1, whole=True)
         choice("chains", "draw", self.draw, ["chains", "share"])
@@ -69,7 +73,7 @@ class Chains(Topology):
         if self.draw != "chains" or self.growth is not None:
             name = "draw" if self.growth is None else "growth"
             raise SettingError(
-                f"chains: {name} is about superclients, and with cut there are none. Leave it out."
+                f"chains: {name} is about superclients, but with cut there are none. Leave it out."
             )
 
     def _check_growth(self, grouping: Grouping) -> None:
@@ -81,23 +85,22 @@ class Chains(Topology):
             )
         if not isinstance(grouping, Icg | RandomGroups):
             raise SettingError(
-                f"chains: {grouping} cannot be made with another number of groups, as {self.growth} needs it. Use "
-                "icg(...) or a number."
+                f"chains: {grouping} cannot change its number of groups, as {self.growth} needs "
+                "it. Use icg(...) or a number."
             )
         if grouping.count != self.growth.b:
             raise SettingError(
-                f"chains: {grouping} has {grouping.count} groups, and {self.growth} begins with {self.growth.b}. Say "
-                "the same number in both."
+                f"chains: {grouping} has {grouping.count} groups, but {self.growth} begins with "
+                f"{self.growth.b}. Use the same number in both."
             )
 
     @property
     def has_chains(self) -> bool:
-        """That is what a chain is."""
+        """True: clients train one after the other."""
         return True
 
     def superclients(self, population: ClientPopulation, t: int = 0) -> tuple[Chain, ...]:
-        """Who trains one after the other in round ``t``; nobody stays together where cohorts are
-        cut."""
+        """Return the superclients of round ``t``. There are none where cohorts are cut."""
         if self.groups is None:
             return ()
         grouping = grouping_of("chains", self.groups)
@@ -108,7 +111,7 @@ class Chains(Topology):
         return population.groups(grouping.into(count), count)
 
     def count(self, population: ClientPopulation, t: int) -> int:
-        """How many superclients there are in round ``t``."""
+        """Return the number of superclients in round ``t``."""
         return (
             self.growth.groups(t, population.n_clients)
             if self.growth
@@ -116,7 +119,7 @@ class Chains(Topology):
         )
 
     def sampler(self, population: ClientPopulation, groups: int) -> ClientSampler:
-        """Who draws out of so many superclients."""
+        """Return the sampler that selects out of ``groups`` superclients."""
         if self.draw == "chains" or population.sampler.cohorts is not None:
             return population.sampler
         return replace(
@@ -131,8 +134,7 @@ class Chains(Topology):
             self._refuse_single(population, self.groups.count)
 
     def check(self, population: ClientPopulation) -> None:
-        """Refuse more chains than there are, and chains of one client each that nobody has asked
-        for."""
+        """Refuse more chains than there are, and unintended chains of one client."""
         if self.cut is None:
             groups = len(self.superclients(population))
             self._refuse_single(population, groups)
@@ -140,16 +142,17 @@ class Chains(Topology):
                 return super().check(population)
             if population.sampler.cohorts is None and population.sampler.clients > groups:
                 raise SettingError(
-                    f"{population.sampler.clients} clients a round were asked for, which with {self} are superclients, "
-                    f"but there are only {groups}. Use at most {groups}, or make more of them."
+                    f"{population.sampler.clients} clients a round were asked for, which with "
+                    f"{self} are superclients, but there are only {groups}. Use at most {groups}, "
+                    "or make more of them."
                 )
             return population.sampler.check(groups, population.rounds)
         super().check(population)
         if population.sampler.smallest(population.rounds) < self.cut:
             raise SettingError(
                 f"{self} cuts a cohort into {self.cut} chains, but there are rounds with "
-                f"{population.sampler.smallest(population.rounds)} clients only. Ask more clients a round, or make "
-                "fewer chains."
+                f"{population.sampler.smallest(population.rounds)} clients only. Use more clients "
+                "a round, or make fewer chains."
             )
         if (
             population.sampler.cohorts is None
@@ -157,7 +160,7 @@ class Chains(Topology):
             and population.sampler.clients == self.cut
         ):
             raise self._single(
-                f"{self.cut} clients a round, cut into {self.cut}, are chains", "Ask more of them"
+                f"{self.cut} clients a round, cut into {self.cut}, are chains", "Use more of them"
             )
 
     def _refuse_single(self, population: ClientPopulation, groups: int) -> None:
@@ -168,19 +171,23 @@ class Chains(Topology):
 
     def _single(self, found: str, remedy: str) -> SettingError:
         return SettingError(
-            f"{self}: {found} of one client each, so nothing would be handed on: that is a star. {remedy}, or use a "
-            "star; given_groups(...) makes chains of one where they are meant."
+            f"{self}: {found} of one client each, so no client would train another one's model: "
+            f"that is a star. {remedy}, or use a star; given_groups(...) makes chains of one where "
+            "they are meant."
         )
 
     def select(self, population: ClientPopulation, t: int) -> Selection:
-        """Superclients in rising order; chains of a cohort by their first client, or as the cohort
-        was given."""
+        """Return the chains of round ``t``.
+
+        Superclients are in ascending order. Chains of a cohort are in the order of their first
+        clients, or in the given order.
+        """
         if self.cut is None:
             groups = self.superclients(population, t)
-            drawn = self.sampler(population, len(groups)).draw(
+            selected = self.sampler(population, len(groups)).draw(
                 t, len(groups), population.seed, lambda: _sizes(population, groups)
             )
-            return {SERVER: [self._order(population, (t, i), groups[i]) for i in drawn]}
+            return {SERVER: [self._order(population, (t, i), groups[i]) for i in selected]}
         cohort = population.draw(t)
         if population.sampler.cohorts is not None:
             return {
@@ -205,7 +212,7 @@ class Chains(Topology):
         clients: Sequence[int],
         first: int = 0,
     ) -> Chain:
-        """The visits of a chain, pass by pass, from the pass ``first`` on."""
+        """The clients of a chain, pass by pass, from the pass ``first`` on."""
         paths = ((*path, p) if p else path for p in range(first, self.passes))
         return tuple(
             client
@@ -214,13 +221,13 @@ class Chains(Topology):
         )
 
     def smallest_cohort(self, population: ClientPopulation) -> int:
-        """Chains a round."""
+        """Return the number of chains in a round."""
         if self.cut is not None:
             return self.cut
         return self.sampler(population, self.count(population, 0)).smallest(population.rounds)
 
     def expected_clients(self, population: ClientPopulation) -> int:
-        """Every client of every chain, in every pass."""
+        """Return the number of clients of all chains, in all passes."""
         if self.cut is not None:
             return self.passes * population.sampler.expected_clients(population.rounds)
         counts = Counter(self.count(population, t) for t in range(population.rounds))

@@ -1,19 +1,19 @@
-"""Clusters: each has a model of its own at the server, and a server's stack of its own; parts may
-be common to all.
+"""Clusters: each has its own model and its own server pieces at the server; parts may be shared.
 
-    clusters(3)                        three federations side by side, random for now
+    clusters(3)                        three separate federations, in random groups
     clusters(3, shared="features")     a head for each cluster on features that all clusters train
-    clusters(3, shared=["conv1"])      the layer conv1 is common, all else belongs to a cluster
-    clusters(3, shared="trunk")        all is common but the convolutions of the head that makes masks
+    clusters(3, shared=["conv1"])      the layer conv1 is shared, all else belongs to a cluster
+    clusters(3, shared="trunk")        all is shared except the convolutions of the mask head
 
-    cluster c  w_c <- the server's step on the replies of its own clients; one that nobody was drawn from stays as it is
-    shared     Phi <- sum_c W_c Phi_c / sum_c W_c,  W_c what the replies of cluster c weigh together in this round
+    cluster c  w_c <- the server's step on the replies of its own clients; without any, no change
+    shared     Phi <- sum_c W_c Phi_c / sum_c W_c,  W_c the weight of cluster c's replies in this
+               round
 
-For plain averaging that is the mean over the whole cohort. Running statistics go with the layer
-they belong to.
+For plain averaging that is the mean over the whole cohort. Running statistics belong to their
+layer.
 
-The sampler draws out of everybody (draw="together"), or so many in each cluster (draw="each"). A
-method's memory is that of each cluster, so every method is at home here unless parts are shared.
+The sampler selects from all clients (draw="together"), or in each cluster (draw="each"). A method
+has its own state in each cluster, so every method works here unless parts are shared.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOTHING, FEATURES, CLASSIFIER, TRUNK, ALL = BLOCKS = (
 
 @dataclass(frozen=True, repr=False)
 class Clustered(Topology):
-    """What topologies with a model for each group of clients have in common."""
+    """Base class of topologies with a model for each group of clients."""
 
     groups: int | Grouping
     draw: str = field(default="together", kw_only=True)
@@ -53,38 +53,40 @@ class Clustered(Topology):
         choice(self.key, "draw", self.draw, ["together", "each"])
 
     def slots(self, population: ClientPopulation) -> Mapping[str, Sequence[int]]:
-        """A model for each group."""
+        """Return a model for each group."""
         found = population.groups(grouping_of(self.key, self.groups))
         return {f"cluster{place}": group for place, group in enumerate(found)}
 
     def check(self, population: ClientPopulation) -> None:
-        """Refuse clusters that are smaller than what is drawn in each."""
+        """Refuse clusters with fewer clients than are selected in each."""
         slots = self.slots(population)
         if self.draw == "together" or population.sampler.cohorts is not None:
             return super().check(population)
         for name, members in slots.items():
             if population.sampler.clients > len(members):
                 raise SettingError(
-                    f"{population.sampler.clients} clients a round were asked for, which with {self} are drawn in each "
-                    f"cluster, but {name} has only {len(members)}. Ask fewer clients a round, make fewer clusters, or "
-                    "draw='together' out of everybody."
+                    f"{population.sampler.clients} clients a round were asked for, which with "
+                    f"{self} are drawn in each cluster, but {name} has only {len(members)}. Use "
+                    "fewer clients a round, make fewer clusters, or draw='together' from all "
+                    "clients."
                 )
 
     def select(self, population: ClientPopulation, t: int) -> Selection:
-        """The cohort, each client by its own cluster."""
+        """Return the cohort, each client in its own cluster."""
         slots = self.slots(population)
         if self.draw == "each" and population.sampler.cohorts is None:
             return {
-                name: _drawn(population, t, place, slots[name]) for place, name in enumerate(slots)
+                name: _select_in(population, t, place, slots[name])
+                for place, name in enumerate(slots)
             }
-        home = {client: name for name, members in slots.items() for client in members}
-        asked: Selection = {name: [] for name in slots}
+        cluster_of = {client: name for name, members in slots.items() for client in members}
+        selection: Selection = {name: [] for name in slots}
         for client in population.draw(t):
-            asked[home[client]].append((client,))
-        return {name: found for name, found in asked.items() if found}
+            selection[cluster_of[client]].append((client,))
+        return {name: found for name, found in selection.items() if found}
 
     def examples(self, population: ClientPopulation) -> dict[str, int]:
-        """How many examples the clients of each cluster train on: N_c."""
+        """Return N_c: the number of training examples of each cluster's clients."""
         sizes = population.sizes()
         return {
             name: sum(sizes[client] for client in members)
@@ -94,13 +96,13 @@ class Clustered(Topology):
     def center(
         self, population: ClientPopulation, done: int, models: Mapping[str, Model]
     ) -> Model | None:
-        """The mean of all models, by their clients' examples."""
+        """Return the mean of all models, weighted by their clients' examples."""
         if not self.has_center:
             return None
         return mean_model((models[name], n) for name, n in self.examples(population).items())
 
     def smallest_cohort(self, population: ClientPopulation) -> int:
-        """One, where nobody says from which cluster clients are drawn."""
+        """Return 1 unless clients are selected in each cluster."""
         return (
             population.sampler.smallest(population.rounds)
             if self.draw == "each" and population.sampler.cohorts is None
@@ -108,14 +110,14 @@ class Clustered(Topology):
         )
 
     def parallel_clients(self, population: ClientPopulation) -> int:
-        """Those of one cluster: each has its exchange after the other."""
+        """Return the clients of one cluster: clusters have their exchanges one after the other."""
         return max(
             self.smallest_cohort(population),
             population.sampler.smallest(population.rounds) // len(self.slots(population)),
         )
 
     def expected_clients(self, population: ClientPopulation) -> int:
-        """So many in each cluster, if they are drawn in each."""
+        """Return the number of clients in all rounds, of all clusters."""
         times = (
             len(self.slots(population))
             if self.draw == "each" and population.sampler.cohorts is None
@@ -126,8 +128,7 @@ class Clustered(Topology):
 
 @dataclass(frozen=True, repr=False)
 class Clusters(Clustered):
-    """A model for each group of clients, all of it or some layers; what is shared is averaged over
-    all clusters."""
+    """A model for each group of clients. Shared layers are averaged over all clusters."""
 
     key = "clusters"
 
@@ -137,28 +138,28 @@ class Clusters(Clustered):
         super().__post_init__()
         if isinstance(self.shared, str):
             choice(self.key, "shared", self.shared, BLOCKS)
-        elif not _names(self.shared):
+        elif not _is_names(self.shared):
             raise SettingError(
-                f"{self.key}: shared must be one of {', '.join(BLOCKS)}, or a list of names of layers, found "
-                f"{shown(self.shared)}."
+                f"{self.key}: shared must be one of {', '.join(BLOCKS)}, or a list of names of "
+                f"layers, found {shown(self.shared)}."
             )
 
     @property
     def merges_models(self) -> bool:
-        """If anything is shared."""
+        """True if anything is shared."""
         return self.shared != NOTHING
 
     @property
     def has_center(self) -> bool:
-        """Models that share nothing go their own ways: their mean stands for none of them."""
+        """False if nothing is shared: the mean of unrelated models is not a result."""
         return self.shared != NOTHING or self.groups == 1
 
     def merges_after(self, population: ClientPopulation, t: int) -> bool:
-        """Only if something is shared: else each cluster goes its own way."""
+        """Return True if anything is shared."""
         return self.merges_models
 
     def check(self, population: ClientPopulation) -> None:
-        """Refuse names of layers that the model has not."""
+        """Refuse names of layers that the model does not have."""
         super().check(population)
         if not isinstance(self.shared, str):
             for name in self.shared:
@@ -175,7 +176,7 @@ class Clusters(Clustered):
         models: Mapping[str, Model],
         weights: Mapping[str, float],
     ) -> dict[str, Model]:
-        """Put the mean of what is shared into every model."""
+        """Insert the mean of what is shared into every model."""
         if not self.merges_models:
             return dict(models)
         mean = mean_model((models[name], weight) for name, weight in weights.items())
@@ -189,7 +190,7 @@ class Clusters(Clustered):
         }
 
     def common(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        """Masks over parameters and buffers: what is shared."""
+        """Return masks over parameters and buffers of what is shared."""
         sizes = torch.tensor(layout.buffer_sizes, dtype=torch.long)
         buffers = torch.tensor(
             [self._shares(layout, name) for name in layout.buffer_names], dtype=torch.bool
@@ -208,7 +209,7 @@ class Clusters(Clustered):
         ]
 
 
-def _names(value: object) -> bool:
+def _is_names(value: object) -> bool:
     return (
         isinstance(value, list | tuple)
         and bool(value)
@@ -216,7 +217,7 @@ def _names(value: object) -> bool:
     )
 
 
-def _drawn(
+def _select_in(
     population: ClientPopulation, t: int, place: int, members: Sequence[int]
 ) -> list[tuple[int, ...]]:
     def sizes() -> list[int]:
@@ -227,7 +228,7 @@ def _drawn(
 
 
 def _within(name: str, layer: str) -> bool:
-    """Whether a parameter or buffer belongs to a layer, or to a layer within it."""
+    """Whether a parameter or buffer belongs to a layer or to a layer within it."""
     return name == layer or name.startswith(f"{layer}.")
 
 

@@ -1,11 +1,11 @@
-"""A hierarchy: clusters that train by themselves and meet every so many rounds (H-FL).
+"""Hierarchy: clusters train separately and merge every few rounds (H-FL).
 
-    round      each cluster c: the server's step on the replies of its own clients, from its own model w_c
-    every T    w = sum_c (N_c / N) w_c,  w_c <- w for all c;  N_c the examples of all clients of cluster c
+    round      each cluster c: the server's step on its own clients' replies, from its model w_c
+    every T    w = sum_c (N_c / N) w_c,  w_c <- w for all c;  N_c the examples of cluster c
 
-Between two meetings the same mean w is what is reported, and what shadows are averages of. The
-server's pieces of each cluster keep their memory over a meeting. With every=1 it is FedAvg with the
-weights N_c / N of the clusters.
+Between two merges the same mean w is reported, and model averages use it. The server pieces of each
+cluster keep their state over a merge. With every=1 it is FedAvg with the weights N_c / N of the
+clusters.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from fedflat.topologies.population import ClientPopulation
 
 @dataclass(frozen=True, repr=False)
 class Hierarchy(Clustered):
-    """Clusters with a model each, which become their mean every so many rounds; clients are drawn
-    in each cluster."""
+    """Clusters with a model each, which merge every few rounds.
+
+    Clients are selected in each cluster.
+    """
 
     key = "hierarchy"
 
@@ -36,21 +38,21 @@ class Hierarchy(Clustered):
 
     @property
     def merges_models(self) -> bool:
-        """When they meet."""
+        """True: clusters merge."""
         return True
 
     def merges_after(self, population: ClientPopulation, t: int) -> bool:
-        """In the rounds after which models become their mean."""
+        """Return True if models merge after round ``t``."""
         return (t + 1) % self.every == 0
 
     def check(self, population: ClientPopulation) -> None:
-        """Refuse clusters that never meet."""
+        """Refuse clusters that never merge."""
         super().check(population)
         if self.every > population.rounds:
             raise SettingError(
-                f"{self} brings its clusters together every {self.every} rounds, but the run has only "
-                f"{population.rounds}: they would never meet. Let them meet more often (every, in hfl T_c), make more "
-                "rounds, or use clusters(...)."
+                f"{self} merges its clusters every {self.every} rounds, but the run has only "
+                f"{population.rounds}: they would never merge. Let them merge more often (every, "
+                "in hfl T_c), make more rounds, or use clusters(...)."
             )
 
     def merge(
@@ -60,7 +62,7 @@ class Hierarchy(Clustered):
         models: Mapping[str, Model],
         weights: Mapping[str, float],
     ) -> dict[str, Model]:
-        """All become the mean, in the rounds in which they meet."""
+        """Replace all models by their mean, in the rounds in which they merge."""
         if not self.merges_after(population, t):
             return dict(models)
         centre = self.center(population, t + 1, models)

@@ -1,4 +1,4 @@
-"""The star: one model at the server, and everybody who is asked talks to the server alone."""
+"""Star: one model at the server; every selected client trains it and replies to the server."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fedflat.topologies.topology import SERVER, Selection, Topology
 
 @dataclass(frozen=True, repr=False)
 class Star(Topology):
-    """One model at the server; every client of the cohort is sent it and replies."""
+    """One model at the server. Every client of the cohort receives it and replies."""
 
     key = "star"
 
     def select(self, population: ClientPopulation, t: int) -> Selection:
-        """The cohort, each client by itself."""
+        """Return the cohort as chains of one client."""
         return {SERVER: [(client,) for client in population.draw(t)]}
 
     def refuse(self, method: Method, pieces: Sequence[Piece]) -> None:
-        """Nothing: methods are made for it."""
+        """Accept every method."""
 
 
 star = register("topology", "star")(Star)

@@ -1,10 +1,9 @@
-"""What a topology is: which of the server's models asks which clients, along which chains, and how
-models meet.
+"""Base class of topologies: which server model trains on which clients, and how models merge.
 
-A server may hold several models, each in a **slot** with its own server pieces' memory and its own
-clients. In a round some slots step, each by an exchange with its chains. A **chain** is clients one
-after the other: the first is sent the slot's model, each other one what the one before it has
-returned, and the last one replies to the server for all of them. In a star every chain has one
+A server may hold several models, each in a **slot** with its own state of the server pieces and its
+own clients. In a round some slots step, each with an exchange with its chains. In a **chain**
+clients train one after the other. The first client receives the slot's model, each other one the
+model of the client before it, and the last one replies to the server. In a star every chain has one
 client.
 """
 
@@ -30,8 +29,8 @@ from fedflat.topologies.groupings.grouping import Grouping
 from fedflat.topologies.population import Chain, ClientPopulation
 
 SERVER = "server"
-"""The slot of a server that has one model, and the name of the model that a run reports if no
-shadow does."""
+"""The slot of a server with one model, and the name of the reported model if no average is
+reported."""
 
 Selection = dict[str, list[Chain]]
 """For each slot that steps in a round: the chains that start from its model."""
@@ -39,82 +38,86 @@ Selection = dict[str, list[Chain]]
 
 @dataclass(frozen=True)
 class InFlight:
-    """A round of a topology that does not wait for those it asks: replies come to models of earlier
-    rounds."""
+    """A round of an asynchronous topology: replies answer models of earlier rounds."""
 
     since: Mapping[int, int]
-    """Whose replies the round has, in the order in which they come, and in which round each of them
-    was asked."""
+    """Clients whose replies the round uses, in the order of arrival, with the round that each was
+    sent its model in."""
     started: Sequence[int]
-    """Who is asked in this round."""
+    """Clients that start in this round."""
     left: Set[int]
-    """Rounds whose model somebody is still at work on when this one is done."""
+    """Rounds whose model some client still trains when this round ends."""
     moment: float
-    """When the server steps."""
+    """Simulated time of the server's step."""
 
 
 class Topology(TextSpec, ABC):
-    """A frozen dataclass. The base class is a server with one model; only who is asked is left to
-    say."""
+    """Base class of topologies: a frozen dataclass.
+
+    It has one model at the server; subclasses add `select`.
+    """
 
     key: ClassVar[str]
     """Its name in messages."""
 
     @property
     def describers(self) -> tuple[Describer, ...]:
-        """What every client must say of itself before round 0, such as a grouping needs in a field
-        ``groups``: `ClientPopulation.descriptions_by` has it then."""
+        """Descriptions that every client must compute before round 0.
+
+        The default is those of the grouping in ``groups``. `ClientPopulation.descriptions_by`
+        returns them.
+        """
         groups = getattr(self, "groups", None)
         return groups.describers if isinstance(groups, Grouping) else ()
 
     @property
     def has_chains(self) -> bool:
-        """Whether clients are sent what other clients have returned."""
+        """True if clients train models that other clients have returned."""
         return False
 
     @property
     def merges_models(self) -> bool:
-        """Whether a slot's model is changed otherwise than by its own steps."""
+        """True if a slot's model also changes by other means than its own steps."""
         return False
 
     @property
     def has_center(self) -> bool:
-        """Whether there is one model that stands for all slots."""
+        """True if one model represents all slots."""
         return True
 
     @property
     def synchronous(self) -> bool:
-        """Whether a round has the replies of those who were asked in it."""
+        """True if a round uses the replies of the clients selected in it."""
         return True
 
     @property
     def reports_slots(self) -> bool:
-        """Whether each slot's model is a result by itself, evaluated and written beside the one
-        that stands for all."""
+        """True if each slot's model is a result that is evaluated on its own."""
         return True
 
     def check_before(self, population: ClientPopulation) -> None:
-        """Refuse clients that it cannot be made of, whatever they will say of themselves."""
+        """Raise `SettingError` for unsuitable clients, before they compute descriptions."""
         groups = getattr(self, "groups", None)
         if isinstance(groups, Grouping):
             groups.possible(population.sizes())
 
     def check(self, population: ClientPopulation) -> None:
-        """Refuse clients that it cannot be made of."""
+        """Raise `SettingError` for unsuitable clients."""
         population.sampler.check(population.n_clients, population.rounds)
 
     def slots(self, population: ClientPopulation) -> Mapping[str, Sequence[int]]:
-        """The server's models by name, and whose they are."""
+        """Return the server's models by name, with the clients of each."""
         return {SERVER: range(population.n_clients)}
 
     def superclients(self, population: ClientPopulation) -> Sequence[Chain]:
-        """Groups of clients that train one after the other and stay together, where there are
-        any."""
+        """Return groups of clients that train one after the other and stay together, if any."""
         return ()
 
     def groups_of(self, population: ClientPopulation) -> Sequence[Chain]:
-        """Groups that clients are in from the first round on: superclients, or what a field
-        ``groups`` says."""
+        """Return the groups of clients from the first round on.
+
+        They are the superclients, or the groups of ``groups``.
+        """
         groups, found = getattr(self, "groups", None), self.superclients(population)
         return (
             found if found or groups is None else population.groups(grouping_of(self.key, groups))
@@ -122,18 +125,19 @@ class Topology(TextSpec, ABC):
 
     @abstractmethod
     def select(self, population: ClientPopulation, t: int) -> Selection:
-        """Who is asked in round ``t``; replies are folded in this order. A slot that is left out
-        stays as it is."""
+        """Return the chains of round ``t`` by slot.
+
+        Replies are aggregated in this order, and other slots do not change.
+        """
 
     def in_flight(self, population: ClientPopulation, t: int) -> InFlight | None:
-        """Who is at work on what in round ``t``, if it does not wait for those it asks."""
+        """Return the state of the schedule in round ``t``; None if the topology is synchronous."""
         return None
 
     def weigh_reply(
         self, now: Broadcast, sent: Broadcast, reply: Reply | ReplyBatch
     ) -> Reply | ReplyBatch:
-        """What the server takes a reply for that answers ``sent``, when ``now`` is what it
-        sends."""
+        """Return the reply to ``sent`` as the server aggregates it when its model is ``now``."""
         return reply
 
     def merge(
@@ -143,82 +147,102 @@ class Topology(TextSpec, ABC):
         models: Mapping[str, Model],
         weights: Mapping[str, float],
     ) -> dict[str, Model]:
-        """What becomes of the models after round ``t``; ``weights`` are those of the replies that
-        each slot had."""
+        """Return the models after round ``t``.
+
+        ``weights`` are the total weights of each slot's replies.
+        """
         return dict(models)
 
     def center(
         self, population: ClientPopulation, done: int, models: Mapping[str, Model]
     ) -> Model | None:
-        """The model that stands for all slots when ``done`` rounds are done: it is reported, and
-        shadows are averages of it."""
+        """Return the model that represents all slots after ``done`` rounds.
+
+        It is reported, and model averages use it.
+        """
         return next(iter(models.values())) if self.has_center else None
 
     def merges_after(self, population: ClientPopulation, t: int) -> bool:
-        """Whether slots that step from round ``t + 1`` on must wait until all have done round
-        ``t``."""
+        """Return True if slots must wait after round ``t`` until all of them have stepped."""
         return True
 
     def end_times(self, population: ClientPopulation, t: int) -> float | None:
-        """When round ``t`` ends, in simulated seconds since the start, for a topology that keeps
-        time itself because its rounds overlap; None: a round begins when the one before it has
-        ended, and waits for its replies."""
+        """Return the simulated time at which round ``t`` ends.
+
+        None if a round begins when the previous one ends, and waits for its replies.
+        """
         return None
 
     def metrics(self, population: ClientPopulation, t: int) -> dict[str, float]:
-        """Measurements of its own in round ``t``, written with each evaluation."""
+        """Return its own measurements in round ``t``, written with each evaluation."""
         return {}
 
     def route(self, population: ClientPopulation, data: ClientData) -> Tensor | None:
-        """For each test example the place of the slot whose model it is for; None if all models are
-        for everybody."""
+        """Return the index of the slot for each test example.
+
+        None if all models are for all examples.
+        """
         return None
 
     def smallest_cohort(self, population: ClientPopulation) -> int:
-        """The fewest replies that a slot has in a round in which it steps."""
+        """Return the smallest number of replies that a slot has in a round in which it steps."""
         return population.sampler.smallest(population.rounds)
 
     def parallel_clients(self, population: ClientPopulation) -> int:
-        """How many visits can be made at the same time, about."""
+        """Return about how many clients can train at the same time."""
         return self.smallest_cohort(population)
 
     def expected_clients(self, population: ClientPopulation) -> int:
-        """How many visits the run makes, about."""
+        """Return about how many client trainings the run has."""
         return population.sampler.expected_clients(population.rounds)
 
     def refuse(self, method: Method, pieces: Sequence[Piece]) -> None:
-        """Refuse a method that means nothing here; ``pieces`` are all of a client's."""
+        """Raise `SettingError` for a method that cannot be used here.
+
+        ``pieces`` are all client pieces.
+        """
         if method.pooled:
             raise SettingError(
-                f"centralised training brings all data to one place, so there is nobody for {self} to connect. Leave "
-                "one of them out."
+                f"centralised training has no clients, so it cannot be used with {self}. Remove "
+                "one of them."
             )
         for piece in pieces:
             self._refuse_piece(piece)
         for one in method.reply_listeners:
             if self.has_chains:
                 raise SettingError(
-                    f"{one} wants what every client has made, but with {self} only the last client of a chain "
-                    "replies. Leave one of them out."
+                    f"{one} cannot be used with {self}: it needs the model of every client, but "
+                    "only the last client of a chain replies. Remove one of them."
                 )
         for average in method.averages:
             if not self.has_center:
                 raise SettingError(
-                    f"{average} is an average of the server's model, but with {self} there is no one model that stands "
-                    "for all. Leave one of them out, or share a part of the model."
+                    f"{average} cannot be used with {self}: it averages the server's model, but "
+                    "there is no one model that represents all clusters. Remove one of them, or "
+                    "share a part of the model."
                 )
 
     def _refuse_piece(self, piece: Piece) -> None:
         why = ""
         if self.has_chains and piece.state_vectors:
-            why = "remembers at each client how it stood to the server's model, which a client in a chain is not sent"
-        elif self.has_chains and piece.upload_vectors:
-            why = "sends vectors to the server with every reply, but only the last client of a chain replies"
-        elif self.has_chains and (piece.needs_cohort_order or piece.needs_server_model):
-            why = "must be sent the server's own model, but in a chain a client is sent that of the client before it"
-        elif self.merges_models and piece.state_vectors:
-            why = "remembers at each client how it stood to one sequence of models, which breaks off when models meet"
-        if why:
-            raise SettingError(
-                f"{piece} means nothing with {self}: it {why}. Leave one of them out."
+            why = (
+                "it stores a state at each client that refers to the server's model, which a "
+                "client in a chain does not receive"
             )
+        elif self.has_chains and piece.upload_vectors:
+            why = (
+                "it sends vectors to the server with every reply, but only the last client of a "
+                "chain replies"
+            )
+        elif self.has_chains and (piece.needs_cohort_order or piece.needs_server_model):
+            why = (
+                "it must start from the server's model, but in a chain a client starts from the "
+                "model of the client before it"
+            )
+        elif self.merges_models and piece.state_vectors:
+            why = (
+                "it stores a state at each client that refers to one sequence of models, which "
+                "ends when models merge"
+            )
+        if why:
+            raise SettingError(f"{piece} cannot be used with {self}: {why}. Remove one of them.")

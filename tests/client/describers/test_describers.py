@@ -9,7 +9,14 @@ import torch
 from torch import nn
 
 from fedflat.client.describers.classes import class_shares, confidence
-from fedflat.client.describers.task2vec import Probe, Task2Vec, by_filter, drawn, evenly, fisher
+from fedflat.client.describers.task2vec import (
+    Probe,
+    Task2Vec,
+    balanced_batches,
+    by_filter,
+    fisher,
+    sample_labels,
+)
 from fedflat.client.describers.weights import classifier_weights
 from fedflat.client.instructions import Describe, Describer
 from fedflat.client.learner import Learner
@@ -109,7 +116,9 @@ def test_task2vec_in_expectation_over_labels() -> None:
 
 def test_labels_are_drawn_from_the_softmax() -> None:
     logits = torch.tensor([1.0, -2.0, 0.5]).repeat(3000, 1)
-    shares = torch.bincount(drawn(logits, torch.Generator().manual_seed(0)), minlength=3) / 3000
+    shares = (
+        torch.bincount(sample_labels(logits, torch.Generator().manual_seed(0)), minlength=3) / 3000
+    )
     torch.testing.assert_close(
         shares, logits[0].softmax(0), rtol=0, atol=0.04
     )  # four standard deviations
@@ -127,7 +136,7 @@ def test_which_weights_count() -> None:
 
 def test_every_class_is_equally_likely() -> None:
     labels = torch.tensor([0] * 98 + [4, 7])
-    batches = list(evenly(labels, 3010, 100, torch.Generator().manual_seed(0)))
+    batches = list(balanced_batches(labels, 3010, 100, torch.Generator().manual_seed(0)))
     assert [len(batch) for batch in batches] == [100] * 30
     counts = torch.bincount(labels[torch.cat(batches)])
     assert ((counts[[0, 4, 7]] - 1000).abs() < 150).all()  # the standard deviation is 26
@@ -162,7 +171,7 @@ def test_task2vec_as_a_client_is_asked_for_it(kind: str) -> None:
 def test_the_last_layer_is_fitted() -> None:
     features = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
     labels = (features[:, 0] > 0).long()
-    head = Task2Vec(epochs=20, draws=640, lr=0.02).fitted(
+    head = Task2Vec(epochs=20, draws=640, lr=0.02).fit_head(
         features, labels, 2, torch.Generator().manual_seed(0)
     )
     assert (head(features).argmax(1) == labels).float().mean() > 0.95

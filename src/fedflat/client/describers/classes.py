@@ -1,4 +1,4 @@
-"""Distributions over classes: of a client's labels, and of what its model is sure of."""
+"""Distributions over classes: of a client's labels, and of its model's confidence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.describers.public import checked, so_many
+from fedflat.client.describers.public import check_public_set, examples_per_class
 from fedflat.client.describers.trained import Trained
 from fedflat.client.evaluate import outputs
 from fedflat.client.learner import Learner
@@ -20,7 +20,7 @@ from fedflat.registry.specs import register
 
 
 def class_shares(labels: Tensor, classes: int) -> Tensor:
-    """The share of each class.
+    """Return the share of each class.
 
     >>> class_shares(torch.tensor([0, 2, 2, 2]), 3).tolist()
     [0.25, 0.0, 0.75]
@@ -30,10 +30,10 @@ def class_shares(labels: Tensor, classes: int) -> Tensor:
 
 
 def confidence(probabilities: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """How sure a model is of each class, as shares: its probabilities of the true class, summed
-    over the class.
+    """Return a model's confidence in each class, as shares that sum to 1.
 
-    ``probabilities`` has the model's softmax for each example of a public set in rows, ``labels``
+    It is the sum of the probabilities of the true class over the examples of the class.
+    ``probabilities`` has the model's softmax of each public example in its rows, ``labels`` has
     their true classes.
 
     >>> sure = torch.tensor([[0.9, 0.1], [0.7, 0.3], [0.4, 0.6], [0.8, 0.2]])
@@ -42,15 +42,15 @@ def confidence(probabilities: Tensor, labels: Tensor, classes: int) -> Tensor:
     """
     if probabilities.shape != (len(labels), classes) or not len(labels):
         raise SettingError(
-            f"confidence: each of the {len(labels)} public examples must have {classes} probabilities, found an array "
-            f"of shape {tuple(probabilities.shape)}."
+            f"confidence: each of the {len(labels)} public examples must have {classes} "
+            f"probabilities, found an array of shape {tuple(probabilities.shape)}."
         )
     true = probabilities.double().gather(1, labels[:, None])[:, 0]
     sums = torch.zeros(classes, dtype=torch.float64).index_add_(0, labels, true)
     if not bool(sums.sum() > 0):
         raise SettingError(
-            "confidence: the model gives no true class of the public set a probability above 0. Train it at a lower "
-            "rate, or for fewer epochs."
+            "confidence: the model gives no true class of the public set a probability above 0. "
+            "Train it at a lower rate, or for fewer epochs."
         )
     return sums / sums.sum()
 
@@ -58,12 +58,12 @@ def confidence(probabilities: Tensor, labels: Tensor, classes: int) -> Tensor:
 @register("describer", "confidence")
 @dataclass(frozen=True, repr=False)
 class Confidence(Trained):
-    """How sure a model that the client has trained is of each class of the server's public set.
+    """The confidence of a client's trained model in each class of the server's public set.
 
     epochs
-        For how long.
+        Number of epochs that the client trains.
     per_class
-        How many public examples of each class the server looks at, if it has as many.
+        Number of public examples of each class that are used, if there are as many.
     """
 
     uses_data = True
@@ -78,28 +78,29 @@ class Confidence(Trained):
         number("confidence", "per_class", self.per_class, low=1, whole=True)
 
     def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
-        """Refuse a public set that lacks a class, or that the run is also tested on."""
+        """Refuse a public set that lacks a class or shares examples with a test set."""
         assert public is not None
-        checked("confidence", public, fed, learner.dtype)
+        check_public_set("confidence", public, fed, learner.dtype)
 
     def describe(self, client: ClientWork) -> Tensor:
-        """Train; the whole model goes up."""
+        """Train, and send the whole model."""
         model = self.model(client)
         return torch.cat([model.params, model.buffers])
 
     def reading(
         self, learner: Learner, public: ClientData | None, seed: int
     ) -> Callable[[Tensor], Tensor]:
-        """The server tries each model as it comes, and keeps the shares alone."""
+        """Return a function from a model to its confidences on the public set."""
         assert public is not None
-        shown, layout = so_many(public, self.per_class, seed), learner.flat.layout
+        examples = examples_per_class(public, self.per_class, seed)
+        layout = learner.flat.layout
 
         def read(sent: Tensor) -> Tensor:
             learner.flat.load(sent[: layout.dim])
             learner.flat.buffers = sent[layout.dim :]
             found = [
                 (output.double().softmax(1), batch.labels)
-                for batch, output in outputs(learner, shown)
+                for batch, output in outputs(learner, examples)
             ]
             chances, labels = (torch.cat(part).cpu() for part in zip(*found, strict=True))
             return confidence(chances, labels, chances.shape[1])

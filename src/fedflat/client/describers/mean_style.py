@@ -1,5 +1,4 @@
-"""How a client's images look on the whole: the mean amplitudes of their lowest frequencies (LADD's
-style)."""
+"""LADD's style: the mean amplitudes of the lowest frequencies of a client's images."""
 
 from __future__ import annotations
 
@@ -18,23 +17,24 @@ from fedflat.errors import SettingError, number
 from fedflat.registry.specs import register
 
 CHUNK = 16
-"""Images that are looked at in one go."""
+"""Number of images in a batch."""
 
 
 @register("describer", "mean_style")
 @dataclass(frozen=True, repr=False)
 class MeanStyle(Describer):
-    """The mean over a client's images of the amplitudes of their lowest frequencies, after LADD.
+    """The mean over a client's images of the amplitudes of their lowest frequencies, as in LADD.
 
     half
-        Frequencies from ``-half`` to ``half`` in both directions: 1 is 3 x 3 numbers a channel.
+        Frequencies from ``-half`` to ``half`` in both directions: 1 gives 3 x 3 numbers per
+        channel.
     size
-        Height and width that images are given first, such as [512, 1024]; None: as they are.
+        Height and width to resize images to, such as [512, 1024]; None leaves them as they are.
     """
 
     reveals = (
-        "the server learns the mean amplitudes of the lowest frequencies of every client's images: their brightness, "
-        "colours and light, and no image"
+        "the server learns the mean amplitudes of the lowest frequencies of every client's images: "
+        "their brightness, colours and light, and no image"
     )
 
     half: int = 1
@@ -45,30 +45,30 @@ class MeanStyle(Describer):
         if self.size is not None:
             if not isinstance(self.size, list | tuple) or len(self.size) != 2:
                 raise SettingError(
-                    f"mean_style: size must be height and width, as [512, 1024], found {self.size!r}."
+                    "mean_style: size must be height and width, as [512, 1024], found "
+                    f"{self.size!r}."
                 )
             for side in self.size:
                 number("mean_style", "each side", side, low=1, high=1 << 16, whole=True)
             object.__setattr__(self, "size", tuple(self.size))
 
     def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
-        """Refuse examples that are no images, and images that are too small."""
+        """Refuse inputs that are not images, and images that are too small."""
         if len(fed.test.examples.shape) != 3:
             raise SettingError(
-                f"mean_style: a style is one of images, found inputs of shape {fed.test.examples.shape}. Use data with "
-                "images."
+                "mean_style: a style needs images, found inputs of shape "
+                f"{fed.test.examples.shape}. Use data with images."
             )
         self.each(fed.test, torch.arange(1))
 
     def describe(self, client: ClientWork) -> Tensor:
-        """The mean of its images' styles."""
+        """Return the mean of its images' styles."""
         return self.each(client.data, torch.arange(len(client.data))).mean(0)
 
-    def each(self, data: ClientData, places: Tensor) -> Tensor:
-        """The styles ``(N, channels, 2 half + 1, 2 half + 1)`` of some images, in double
-        precision."""
+    def each(self, data: ClientData, indices: Tensor) -> Tensor:
+        """Return the styles ``(N, channels, 2 half + 1, 2 half + 1)`` of some images."""
         found = []
-        for some in places.split(CHUNK):
+        for some in indices.split(CHUNK):
             raw = data.examples.raw(data.index.index_select(0, some.to(data.index.device))).inputs
             levels = raw.double() if raw.dtype == torch.uint8 else raw.double() * 255
             found.append(amplitudes(resized(levels, self.size), (self.half, self.half)).cpu())

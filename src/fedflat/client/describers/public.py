@@ -1,5 +1,4 @@
-"""The server's public set: so many examples of each class, and none of them among those the run is
-tested on."""
+"""The server's public set: a number of examples per class, none of which is in a test set."""
 
 from __future__ import annotations
 
@@ -17,42 +16,44 @@ from fedflat.errors import SettingError
 AT_A_TIME = 256
 
 
-def so_many(public: ClientData, per_class: int, seed: int) -> ClientData:
-    """So many examples of each class, drawn by the seed, or all of a class that has fewer; in the
-    order they lie in."""
+def examples_per_class(public: ClientData, per_class: int, seed: int) -> ClientData:
+    """Return ``per_class`` random examples of each class, in order.
+
+    A class with fewer gives all of them.
+    """
     labels = public.labels.cpu()
     order = torch.randperm(len(labels), generator=torch_generator(seed, "public"))
     chosen = torch.cat([order[labels[order] == label][:per_class] for label in labels.unique()])
     return ClientData(public.examples, public.index[chosen.sort().values.to(public.index.device)])
 
 
-def checked(owner: str, public: ClientData, fed: Federation, dtype: torch.dtype) -> None:
-    """Refuse a public set without some class, or with examples that the run is also tested on."""
+def check_public_set(owner: str, public: ClientData, fed: Federation, dtype: torch.dtype) -> None:
+    """Refuse a public set that lacks a class, or that shares examples with a test set."""
     if not public.examples.labelled or not fed.test.examples.labelled:
         raise SettingError(
-            f"{owner}: clients are told apart by classes, and these data have none for each example."
+            f"{owner}: clients are compared by classes, but these data have no class for each "
+            "example. Use another description."
         )
     counts = torch.bincount(public.labels.cpu(), minlength=fed.classes)
     if len(counts) > fed.classes or not bool((counts > 0).all()):
         more = len(counts) > fed.classes
         has = f"{len(counts)} classes" if more else f"none of class {int(counts.argmin())}"
         raise SettingError(
-            f"{owner}: the server's public set has {has}, and the clients' data have {fed.classes} classes. Take data "
-            "with the same classes."
+            f"{owner}: the server's public set has {has}, but the clients' data have {fed.classes} "
+            "classes. Use data with the same classes."
         )
     known = set(_digests(public, dtype))
     for name, test in fed.tests.items():
         shared = sum(one in known for one in _digests(test, dtype))
         if shared:
             raise SettingError(
-                f"{owner}: {shared} examples of the server's public set are also in the test set {name!r}, on which "
-                "the run is judged. Take other data, or take them out of the test set: --server-data "
+                f"{owner}: {shared} examples of the server's public set are also in the test set "
+                f"{name!r}. Use other data, or remove them from the test set: --server-data "
                 "'public_part(digits())' with --on 'without_public_part(digits(lda(0)))'."
             )
 
 
 def _digests(data: ClientData, dtype: torch.dtype) -> Iterator[bytes]:
-    """What tells each input from others."""
     for batch in data.batches(torch.arange(len(data)).split(AT_A_TIME), dtype):
         tensors = [tensor.cpu().contiguous() for tensor in arguments(batch.inputs)]
         for at in range(len(batch)):

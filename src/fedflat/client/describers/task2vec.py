@@ -1,16 +1,16 @@
-"""Task2Vec: how much each filter of a network, the probe, matters for a client's data (Achille et
-al., ICCV 2019).
+"""Task2Vec: how much each filter of a probe network matters for a client's data.
 
-1. The probe stays as it is; a fresh last layer is fitted to what the probe makes of the client's examples.
-2. Labels are drawn from that model's own probabilities, and squared gradients of their loss by the probe's weights are
-   averaged: the diagonal of the Fisher information.
-3. The vector has the mean over each filter of every layer with a ``weight``, the last layer left out.
+Achille et al., Task2Vec: Task Embedding for Meta-Learning, ICCV 2019.
 
-An epoch is a number of draws with replacement, in which every class the client holds is equally
-likely. The authors' probe was trained on ImageNet, whose weights cannot be had here. Ours is the
-run's own model, trained by the server on data of its own before it is sent (``probe_epochs`` over
-them, by the run's local steps). It is kept in the run folder; vectors of different probes cannot be
-compared.
+1. The probe is frozen. A new last layer is fitted to the probe's features of the client's examples.
+2. Labels are drawn from that model's own probabilities. The squared gradients of their loss by the
+   probe's weights are averaged: the diagonal of the Fisher information.
+3. The vector has the mean over each filter of every layer with a ``weight`` except the last layer.
+
+An epoch is a number of draws with replacement in which every class of the client is equally likely.
+The authors' probe was trained on ImageNet, whose weights are not available here. Ours is the run's
+own model, trained by the server on its own data before it is sent (``probe_epochs``, with the run's
+local settings). It is stored in the run folder. Vectors of different probes cannot be compared.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from fedflat.errors import MOST_AT_ONCE, SettingError, choice, number
 from fedflat.registry.specs import register
 
 AT_A_TIME = 256
+"""Number of examples in a batch of features."""
 
 
 class Probe:
-    """A network as it is before its last layer, whose input is read off."""
+    """A network without its last layer."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module.eval()
@@ -52,7 +53,7 @@ class Probe:
             )
 
     def __call__(self, inputs: Any) -> Tensor:
-        """What goes into the last layer."""
+        """Return the input of the last layer."""
         seen: list[Tensor] = []
         hook = self.last.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
         try:
@@ -70,12 +71,12 @@ def fisher(
     draw: Callable[[Tensor], Tensor],
     per: str = "batch",
 ) -> list[Tensor]:
-    """The mean of squared gradients by each of the weights, of the loss of labels that are drawn
-    from the logits.
+    """Return the mean squared gradient by each weight, of the loss of labels drawn from the logits.
 
     per
-        ``"batch"``: gradients of the mean loss of a batch are squared, as the authors' code does; that is about the
-        Fisher information divided by the batch size. ``"sample"``: those of each example.
+        ``"batch"`` squares the gradient of a batch's mean loss, as the authors' code does; that is
+        about the Fisher information divided by the batch size. ``"sample"`` squares the gradient of
+        each example.
     """
     total, count = [torch.zeros_like(w) for w in weights], 0
     for inputs in batches:
@@ -94,7 +95,7 @@ def fisher(
 
 
 def by_filter(values: Sequence[Tensor]) -> Tensor:
-    """The mean over each filter, along the first axis, of one layer after the other.
+    """Return the mean over each filter (first axis) of one layer after the other.
 
     >>> by_filter([torch.tensor([[1.0, 3.0], [5.0, 5.0]]), torch.tensor([7.0])]).tolist()
     [2.0, 5.0, 7.0]
@@ -102,16 +103,20 @@ def by_filter(values: Sequence[Tensor]) -> Tensor:
     return torch.cat([value.reshape(len(value), -1).mean(1) for value in values])
 
 
-def evenly(labels: Tensor, draws: int, batch: int, rng: torch.Generator) -> Iterator[Tensor]:
-    """Batches of places drawn with replacement, every class equally likely; a short one at the end
-    is left out."""
+def balanced_batches(
+    labels: Tensor, draws: int, batch: int, rng: torch.Generator
+) -> Iterator[Tensor]:
+    """Yield batches of indices drawn with replacement, every class equally likely.
+
+    A short last batch is left out.
+    """
     chances = 1 / torch.bincount(labels).double()[labels]
-    places = torch.multinomial(chances, draws, replacement=True, generator=rng)
-    return iter(places[: draws // batch * batch].split(batch))
+    indices = torch.multinomial(chances, draws, replacement=True, generator=rng)
+    return iter(indices[: draws // batch * batch].split(batch))
 
 
-def drawn(logits: Tensor, rng: torch.Generator) -> Tensor:
-    """A label for each row, drawn from its softmax."""
+def sample_labels(logits: Tensor, rng: torch.Generator) -> Tensor:
+    """Return a label for each row, drawn from its softmax."""
     return torch.multinomial(logits.softmax(1).cpu(), 1, generator=rng)[:, 0].to(logits.device)
 
 
@@ -121,14 +126,15 @@ class Task2Vec(Describer):
     """How much each filter of the model that is sent matters for the client's data.
 
     epochs, draws, batch
-        The last layer is fitted for so many epochs of so many draws in such batches; one more epoch is for the Fisher
-        information.
+        The last layer is fitted for ``epochs`` epochs of ``draws`` draws in batches of ``batch``.
+        One more epoch is for the Fisher information.
     fisher
         ``"batch"`` or ``"sample"``: whose gradients are squared.
     lr, decay
-        Adam's, for the last layer.
+        Learning rate and weight decay of Adam, for the last layer.
     probe_epochs
-        For how long the server trains the probe on its own data (``--server-data``); 0: a random probe.
+        Epochs that the server trains the probe on its own data (``--server-data``); 0 for a random
+        probe.
     """
 
     needs_model = True
@@ -159,7 +165,8 @@ class Task2Vec(Describer):
         """Refuse examples without classes, and a model without a layer before its last one."""
         if not fed.test.examples.labelled:
             raise SettingError(
-                "task2vec: clients are described by how their classes are told apart, and have none."
+                "task2vec: clients are described by their classes, but these data have none. Use "
+                "another description."
             )
         Probe(learner.flat.module)
 
@@ -172,22 +179,26 @@ class Task2Vec(Describer):
         everything = torch.arange(len(data)).split(AT_A_TIME)
         with torch.no_grad():
             features = torch.cat(
-                [probe(data.batch(places, learner.dtype).inputs) for places in everything]
+                [probe(data.batch(indices, learner.dtype).inputs) for indices in everything]
             )
-        head = self.fitted(features, labels, data.examples.classes, rng)
+        head = self.fit_head(features, labels, data.examples.classes, rng)
         with torch.enable_grad():
-            chosen = evenly(labels, self.draws, self.batch, rng)
-            batches = (data.batch(places, learner.dtype).inputs for places in chosen)
+            chosen = balanced_batches(labels, self.draws, self.batch, rng)
+            batches = (data.batch(indices, learner.dtype).inputs for indices in chosen)
             found = fisher(
-                probe, head, probe.weights, batches, lambda logits: drawn(logits, rng), self.fisher
+                probe,
+                head,
+                probe.weights,
+                batches,
+                lambda logits: sample_labels(logits, rng),
+                self.fisher,
             )
         return by_filter(found)
 
-    def fitted(
+    def fit_head(
         self, features: Tensor, labels: Tensor, classes: int, rng: torch.Generator
     ) -> nn.Linear:
-        """A last layer from these features to classes, drawn as torch draws linear layers and
-        fitted."""
+        """Return a last layer, initialised as `torch.nn.Linear` and fitted to these features."""
         head: nn.Linear = nn.utils.skip_init(
             nn.Linear, features.shape[1], classes, dtype=features.dtype
         )
@@ -198,10 +209,10 @@ class Task2Vec(Describer):
         optimiser = torch.optim.Adam(head.parameters(), lr=self.lr, weight_decay=self.decay)
         with torch.enable_grad():
             for _ in range(self.epochs):
-                for places in evenly(labels, self.draws, self.batch, rng):
+                for indices in balanced_batches(labels, self.draws, self.batch, rng):
                     optimiser.zero_grad()
                     cross_entropy(
-                        head(features[places]), labels[places].to(features.device)
+                        head(features[indices]), labels[indices].to(features.device)
                     ).backward()
                     optimiser.step()
         return head.requires_grad_(False)

@@ -1,7 +1,7 @@
-"""Clients that are described by a model each has trained alone, all from one random model.
+"""Describers that use a model which each client trains alone, all from one random model.
 
-The steps are the run's own local ones (rate, batch, clip, decay, momentum), without the pieces of
-its method.
+Training uses the run's local settings (learning rate, batch size, clip, decay, momentum) without
+the pieces of its method.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedflat.errors import number
 
 
 class Trained(Describer):
-    """What describers have in common that look at a model after some epochs of training."""
+    """Base class of describers that train a model for some ``epochs``."""
 
     needs_model = True
     models = 1
@@ -26,7 +26,7 @@ class Trained(Describer):
         number(repr(self).partition("(")[0], "epochs", self.epochs, low=1, whole=True)
 
     def job(self, job: ClientJob) -> ClientJob:
-        """Plain steps, for so many epochs over all that the client has."""
+        """Return a job of plain SGD for ``epochs`` epochs over all the client's data."""
         local = replace(job.local, epochs=self.epochs, steps=None, virtual=None, orders=None)
         return replace(job, pieces=local.pieces(keep=False), local=local, returns_models=False)
 
@@ -35,8 +35,7 @@ class Trained(Describer):
         return client.job.local.samples(request.broadcast.round, request.client, len(client.data))
 
     def model(self, client: ClientWork) -> Model:
-        """What the client has made of the model that was sent; it is left in the learner's
-        module."""
+        """Return the model that the client trained. The learner's module holds it, too."""
         reply, _ = client.local_train()
         model = Model(client.request.broadcast.params - reply.delta, reply.buffers)
         client.job.learner.flat.load(model.params)

@@ -19,10 +19,11 @@ LAYERS = ("all", "last", "last_two")
 
 
 def classifier_weights(module: nn.Module, layers: str = "all") -> Tensor:
-    """The weights, not the biases, of linear layers as one vector.
+    """Return the weights, not the biases, of linear layers as one vector.
 
     layers
-        ``"all"``: in the order of the module. ``"last"``. ``"last_two"``: the last one first.
+        ``"all"``: in the order of the module. ``"last"``: the last one only. ``"last_two"``: the
+        last two, the last one first.
 
     >>> classifier_weights(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 4))).shape
     torch.Size([14])
@@ -33,8 +34,8 @@ def classifier_weights(module: nn.Module, layers: str = "all") -> Tensor:
     ]
     if not found:
         raise SettingError(
-            "classifier_weights: this model has no linear layer to describe clients by. Use another description, such "
-            "as psi='confidence'."
+            "classifier_weights: this model has no linear layer to describe clients by. Use "
+            "another description, such as psi='confidence'."
         )
     return torch.cat({"all": found, "last": found[-1:], "last_two": found[:-3:-1]}[layers])
 
@@ -42,11 +43,11 @@ def classifier_weights(module: nn.Module, layers: str = "all") -> Tensor:
 @register("describer", "classifier_weights")
 @dataclass(frozen=True, repr=False)
 class ClassifierWeights(Trained):
-    """The weights of the linear layers of a model that the client has trained; clients differ in
-    their components.
+    """The weights of linear layers of a model that the client trained, compared by principal
+    components.
 
     epochs
-        For how long.
+        Number of epochs that the client trains.
     layers
         ``"all"``, ``"last"`` or ``"last_two"``: which linear layers.
     """
@@ -66,6 +67,6 @@ class ClassifierWeights(Trained):
         classifier_weights(learner.flat.module, self.layers)
 
     def describe(self, client: ClientWork) -> Tensor:
-        """Train, and cut them out."""
+        """Train, and return the weights."""
         self.model(client)
         return classifier_weights(client.job.learner.flat.module, self.layers).clone()

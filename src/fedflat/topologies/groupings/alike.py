@@ -1,5 +1,4 @@
-"""Groups of like clients: clusters by what they say of themselves, or by a column of the data, such
-as a town."""
+"""Groups of similar clients: by their descriptions, or by a column of the data such as a town."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ from fedflat.topologies.groupings.grouping import Grouping, Groups, evenly
 
 @dataclass(frozen=True, repr=False)
 class Alike(Grouping):
-    """k-means puts like clients together, and its clusters are the groups.
+    """The groups are the clusters of k-means on the clients' descriptions.
 
     count
-        How many; at most as many as there are clients. None is empty.
+        Number of groups, at most the number of clients. No group is empty.
     psi
-        See ``greedy``; by their labels, if nothing is said.
+        The description, as in ``greedy``; by default the labels.
     """
 
     count: int
@@ -41,7 +40,7 @@ class Alike(Grouping):
             )
 
     def about(self, sizes: Sequence[int]) -> Groups:
-        """Clients by number, as many in each group or nearly."""
+        """Return clients by number, in groups of about equal size."""
         return evenly(self.count, len(sizes))
 
     def assign(
@@ -52,7 +51,7 @@ class Alike(Grouping):
         *,
         classes: int | None = None,
     ) -> Groups:
-        """See `Grouping.assign`; groups are in the order of their first clients."""
+        """Return the clusters, in the order of their first clients."""
         vectors = self.checked(representers, sizes)
         self.possible(sizes)
         labels = k_means(vectors, self.count, int(rng.integers(LARGEST_SEED)))
@@ -61,11 +60,10 @@ class Alike(Grouping):
 
 @dataclass(frozen=True, repr=False)
 class ByColumn(Grouping):
-    """A group for each value of a column of the data, such as ``"town"``: what is known of where
-    clients are.
+    """A group for each value of a column of the data, such as ``"town"``.
 
-    Data sets say what columns there are (`Domains.facets`). All examples of a client must have the
-    same value.
+    Data sets list their columns (`Domains.facets`). All examples of a client must have the same
+    value.
     """
 
     psi = None
@@ -90,7 +88,7 @@ class ByColumn(Grouping):
         *,
         classes: int | None = None,
     ) -> Groups:
-        """Representers are the values, as numbers; groups are in the order of the values."""
+        """Return the groups in the order of the values. Representers are the values, as numbers."""
         values = representers[:, 0]
         return [np.flatnonzero(values == value).tolist() for value in np.unique(values)]
 

@@ -1,10 +1,12 @@
-"""Clients whose images look alike, after LADD (Shenaj et al., WACV 2023, arXiv:2210.02326),
-Algorithm 7.
+"""Groups of clients with similar images, as in LADD, Algorithm 7.
 
-for each number of clusters H:  k-means, the best of ten starts by the sum of squares
-s_k = (b_k - a_k) / max(a_k, b_k)     a_k: mean distance to the others of its cluster, b_k: least mean distance to
-                                      another cluster; 0 for a client alone
-keep the H with the largest mean of s_k; of equal ones the smallest
+Shenaj et al., WACV 2023, arXiv:2210.02326.
+
+    for each number of clusters H:  k-means, the best of ten starts by the sum of squares
+    s_k = (b_k - a_k) / max(a_k, b_k)     a_k: mean distance to the others of its cluster,
+                                          b_k: least mean distance to another cluster;
+                                          s_k = 0 for a client alone
+    use the H with the largest mean of s_k; of equal ones the smallest
 """
 
 from __future__ import annotations
@@ -28,13 +30,12 @@ from fedflat.topologies.groupings.grouping import Grouping, Groups, evenly
 
 @dataclass(frozen=True, repr=False)
 class ByStyle(Grouping):
-    """K-means on the clients' styles, for each number of groups; the largest mean silhouette
-    decides.
+    """k-means on the clients' styles. The number of groups has the largest mean silhouette.
 
     fewest, most
-        The numbers of groups that are tried; at most one less than there are clients.
+        The numbers of groups to try; at most one less than there are clients.
     psi
-        How a style is taken; see ``mean_style``.
+        How a style is computed; see ``mean_style``.
     """
 
     fewest: int = 4
@@ -50,7 +51,7 @@ class ByStyle(Grouping):
             )
 
     def about(self, sizes: Sequence[int]) -> Groups:
-        """See `Grouping.about`: the fewest."""
+        """Return clients by number in the fewest groups."""
         return evenly(self.fewest, len(sizes))
 
     def assign(
@@ -61,7 +62,7 @@ class ByStyle(Grouping):
         *,
         classes: int | None = None,
     ) -> Groups:
-        """See `Grouping.assign`; groups stand in the order of their first clients."""
+        """Return the groups in the order of their first clients."""
         styles, seed = self.checked(representers, sizes), int(rng.integers(LARGEST_SEED))
         labels = style_clusters(styles, fewest=self.fewest, most=self.most, seed=seed).labels
         return [np.flatnonzero(labels == label).tolist() for label in range(labels.max() + 1)]
@@ -69,21 +70,22 @@ class ByStyle(Grouping):
     def nearest(
         self, styles: Sequence[Tensor], groups: Sequence[Sequence[int]], data: ClientData
     ) -> Tensor:
-        """For each image the group whose clients' mean style is nearest to the image's own."""
+        """Return for each image the group whose mean style is nearest to the image's own."""
         own = torch.stack([style.double().flatten() for style in styles])
         means = torch.stack([own[list(group)].mean(0) for group in groups])
         each = self.psi.each(data, torch.arange(len(data))).flatten(1)
-        far = torch.cdist(each, means, compute_mode="donot_use_mm_for_euclid_dist")
-        return far.argmin(1)
+        distances = torch.cdist(each, means, compute_mode="donot_use_mm_for_euclid_dist")
+        return distances.argmin(1)
 
 
 @dataclass(frozen=True)
 class StyleClusters:
-    """The cluster of each client, and how well the clusters are apart."""
+    """The cluster of each client, and the silhouettes."""
 
     labels: Labels
-    """Clusters are numbered by their first member."""
+    """Cluster of each client; clusters are numbered by their first member."""
     silhouette: float
+    """Mean silhouette of the chosen clusters, from -1 to 1."""
     tried: dict[int, float]
     """The mean silhouette of each number of clusters that was tried."""
 
@@ -91,12 +93,15 @@ class StyleClusters:
 def style_clusters(
     styles: ArrayLike, *, fewest: int = 4, most: int = 19, seed: int = 0
 ) -> StyleClusters:
-    """Cluster the clients' styles, one row a client. The number of clusters is the one with the
-    largest silhouette."""
+    """Cluster the clients' styles, one row per client.
+
+    The number of clusters is the one with the largest silhouette.
+    """
     points = np.asarray(styles, np.float64)
     if points.ndim < 2 or points.size == 0 or not np.isfinite(points).all():
         raise SettingError(
-            f"styles must be one row of finite numbers for each client, found an array of shape {points.shape}."
+            "styles must be one row of finite numbers for each client, found an array of shape "
+            f"{points.shape}."
         )
     points = points.reshape(len(points), -1)
     number("style clusters", "fewest", fewest, low=1, whole=True)
@@ -106,8 +111,8 @@ def style_clusters(
     last = min(most, max(len(points) - 1, 1), different)
     if last < fewest:
         raise SettingError(
-            f"style clusters: at least {fewest} clusters were asked for, but {len(points)} clients with {different} "
-            f"different styles allow at most {last}. Say fewest={last} or less."
+            f"style clusters: at least {fewest} clusters were asked for, but {len(points)} clients "
+            f"with {different} different styles allow at most {last}. Use fewest={last} or less."
         )
     found = {count: k_means(points, count, seed) for count in range(fewest, last + 1)}
     tried = {count: silhouette(points, labels) for count, labels in found.items()}
@@ -117,8 +122,9 @@ def style_clusters(
 
 
 def silhouette(points: ArrayLike, labels: ArrayLike) -> float:
-    """Return the mean silhouette, from -1 to 1. It is 0 if there is one cluster or if every point
-    is alone.
+    """Return the mean silhouette, from -1 to 1.
+
+    It is 0 if there is one cluster or if every point is alone.
 
     >>> round(silhouette([[0], [1], [10], [11], [30]], [0, 0, 1, 1, 2]), 8)
     0.7197995

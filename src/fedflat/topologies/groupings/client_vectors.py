@@ -1,5 +1,4 @@
-"""From what clients sent, or the server worked out of it, to the vectors by which they are
-grouped."""
+"""The vectors by which clients are grouped, from their descriptions."""
 
 from __future__ import annotations
 
@@ -13,13 +12,13 @@ from fedflat.errors import SettingError
 from fedflat.topologies.groupings.dissimilarity import Vectors
 
 SHARE = 0.9
+"""Share of the variance that the principal components must exceed."""
 COLUMNS = 1 << 16
-"""Numbers of each client that are multiplied together."""
+"""Numbers of each client that are multiplied at a time."""
 
 
 def representers(describer: Describer, sent: Sequence[Tensor]) -> Vectors:
-    """The representers by this description, as it declares: its shares, its components, or its very
-    numbers.
+    """Return a vector for each client: its shares, its principal components, or its plain numbers.
 
     >>> import torch
     >>> from fedflat.client.instructions import LabelCounts
@@ -28,8 +27,8 @@ def representers(describer: Describer, sent: Sequence[Tensor]) -> Vectors:
     """
     if len({one.shape for one in sent}) > 1:
         raise SettingError(
-            f"clients cannot be compared by {describer}, since their tensors have different shapes. Use another "
-            "description."
+            f"clients cannot be compared by {describer}, since their tensors have different "
+            "shapes. Use another description."
         )
     if describer.components:
         return principal(sent)
@@ -44,15 +43,15 @@ def representers(describer: Describer, sent: Sequence[Tensor]) -> Vectors:
 
 
 def principal(sent: Sequence[Tensor], share: float = SHARE) -> Vectors:
-    """The tensors by their principal components: the fewest that hold more than this share of the
-    variance.
+    """Return the fewest principal components that hold more than ``share`` of the variance.
 
-    They come from the clients' inner products, since there are far fewer clients than weights; only
-    a part of each tensor is looked at at a time. The signs of components mean nothing; distances
-    do.
+    They are computed from the clients' inner products, since there are far fewer clients than
+    weights. Only a part of each tensor is used at a time. The signs of components have no meaning;
+    distances do.
 
     >>> import torch
-    >>> found = principal([torch.tensor(v) for v in ([0.0, 0.0, 0.1], [3.0, 4.0, 0.0], [6.0, 8.0, 0.1])])
+    >>> rows = [0.0, 0.0, 0.1], [3.0, 4.0, 0.0], [6.0, 8.0, 0.1]
+    >>> found = principal([torch.tensor(row) for row in rows])
     >>> found.shape, np.abs(np.diff(found[:, 0])).round(3).tolist()
     ((3, 1), [5.0, 5.0])
     """

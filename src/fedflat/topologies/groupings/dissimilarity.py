@@ -1,9 +1,9 @@
-"""How little a client is like a group: large where the two would make a good mixture.
+"""Dissimilarity of a client and a group: large where the two make a good mixture.
 
 cosine        1 - cos(a, b)
 euclidean     |a - b|
 gini          1 - sum m^2, with m = (a + b) / 2: how even the mixture of two distributions is
-kl            1 - KL(m || uniform), likewise
+kl            1 - KL(m || uniform), with the same m
 norm_cosine   1 - cos(a / (a + b), b / (a + b)), for Task2Vec's embeddings
 """
 
@@ -15,17 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vectors = NDArray[np.float64]
-"""One in each row; one alone has a single axis."""
+"""One vector per row; a single vector has one axis."""
 Dissimilarity = Callable[[Vectors, Vectors], Vectors]
-"""Of a vector ``one`` to each of the rows ``others``."""
+"""From a vector ``one`` to each of the rows ``others``."""
 AT_A_TIME = 1 << 17
-"""Numbers that are worked on together, so that they stay near the processor."""
+"""Numbers processed at a time, so that they fit in the processor's cache."""
 
 
 def scores(tau: str, one: Vectors, others: Vectors, among: NDArray[np.int64]) -> Vectors:
-    """How unlike ``one`` are those rows of ``others`` that are ``among``.
+    """Return the dissimilarity of ``one`` to the rows ``among`` of ``others``.
 
-    >>> scores("euclidean", np.zeros(2), np.array([[3.0, 4.0], [9.0, 9.0], [0.0, 1.0]]), np.array([0, 2])).tolist()
+    >>> others = np.array([[3.0, 4.0], [9.0, 9.0], [0.0, 1.0]])
+    >>> scores("euclidean", np.zeros(2), others, np.array([0, 2])).tolist()
     [5.0, 1.0]
     """
     rows = max(1, AT_A_TIME // len(one))
@@ -35,13 +36,13 @@ def scores(tau: str, one: Vectors, others: Vectors, among: NDArray[np.int64]) ->
 
 
 def squares(rows: Vectors) -> Vectors:
-    """The squared length of each row."""
+    """Return the squared length of each row."""
     found: Vectors = np.einsum("ij,ij->i", rows, rows)
     return found
 
 
 def cosine(one: Vectors, others: Vectors) -> Vectors:
-    """One minus the cosine of the angle; a vector of zeros has nothing in common with any.
+    """Return one minus the cosine of the angle. It is 1 for a vector of zeros.
 
     >>> cosine(np.array([1.0, 0.0]), np.array([[2.0, 0.0], [0.0, 3.0], [0.0, 0.0]])).tolist()
     [0.0, 1.0, 1.0]
@@ -50,24 +51,24 @@ def cosine(one: Vectors, others: Vectors) -> Vectors:
 
 
 def euclidean(one: Vectors, others: Vectors) -> Vectors:
-    """The length of the difference."""
+    """Return the length of the difference."""
     return np.sqrt(squares(others - one))
 
 
 def gini(one: Vectors, others: Vectors) -> Vectors:
-    """Gini's index of the mixture of two distributions."""
+    """Return Gini's index of the mixture of two distributions."""
     return 1 - squares((others + one) / 2)
 
 
 def kl(one: Vectors, others: Vectors) -> Vectors:
-    """One minus the divergence of the mixture from the uniform distribution; 0 log 0 is 0."""
+    """Return one minus the divergence of the mixture from the uniform distribution."""
     mixture = (others + one) / 2
     negative_entropy: Vectors = (mixture * np.log(np.maximum(mixture, 1e-300))).sum(1)
     return 1.0 - float(np.log(len(one))) - negative_entropy
 
 
 def norm_cosine(one: Vectors, others: Vectors) -> Vectors:
-    """One minus the cosine after both were divided by their sum, number by number.
+    """Return one minus the cosine of both vectors divided elementwise by their sum.
 
     >>> norm_cosine(np.array([1.0, 2.0, 3.0]), np.array([[3.0, 2.0, 2.0]])).round(8).tolist()
     [0.16224245]
@@ -94,4 +95,4 @@ TAUS: Mapping[str, Dissimilarity] = {
     "norm_cosine": norm_cosine,
 }
 OF_DISTRIBUTIONS = ("gini", "kl")
-"""Those that ask for vectors of probabilities."""
+"""Those that need vectors of probabilities."""

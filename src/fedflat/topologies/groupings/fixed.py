@@ -1,4 +1,4 @@
-"""Groups that were given, and so many random ones: nothing about the clients need be known."""
+"""Given groups, and random groups of equal size. Neither needs descriptions of the clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedflat.topologies.groupings.grouping import Grouping, Groups
 
 @dataclass(frozen=True, repr=False)
 class RandomGroups(Grouping):
-    """Groups of equal size, or nearly, drawn by the run's seed."""
+    """``count`` random groups of about equal size, by the run's seed."""
 
     psi = None
 
@@ -26,7 +26,7 @@ class RandomGroups(Grouping):
         number("random_groups", "count", self.count, low=1, whole=True)
 
     def into(self, groups: int) -> RandomGroups:
-        """The same with another number of groups."""
+        """Return the same with another number of groups."""
         return RandomGroups(groups)
 
     def assign(
@@ -37,11 +37,11 @@ class RandomGroups(Grouping):
         *,
         classes: int | None = None,
     ) -> Groups:
-        """Cut a random order; clients and groups are then in rising order."""
+        """Cut a random order into groups. Clients and groups are then sorted."""
         if self.count > len(sizes):
             raise SettingError(
-                f"{self.count} groups were asked for, but there are only {len(sizes)} clients. Ask for fewer groups, "
-                "or cut the data into more clients."
+                f"{self.count} groups were asked for, but there are only {len(sizes)} clients. Ask "
+                "for fewer groups, or split the data into more clients."
             )
         order = rng.permutation(len(sizes))
         return sorted(sorted(part.tolist()) for part in np.array_split(order, self.count))
@@ -49,7 +49,7 @@ class RandomGroups(Grouping):
 
 @dataclass(frozen=True, repr=False)
 class GivenGroups(Grouping):
-    """The very groups, each a list of clients."""
+    """The given groups, each a list of clients."""
 
     psi = None
 
@@ -63,23 +63,25 @@ class GivenGroups(Grouping):
         *,
         classes: int | None = None,
     ) -> Groups:
-        """As they were given."""
+        """Return the groups as given."""
         try:
             return [[operator.index(client) for client in group] for group in self.members]
         except TypeError:
             raise SettingError(
-                f"given_groups: members must be lists of clients, as in [[0, 2], [1]], found {shown(self.members)}."
+                "given_groups: members must be lists of clients, as in [[0, 2], [1]], found "
+                f"{shown(self.members)}."
             ) from None
 
 
 def grouping_of(owner: str, given: object) -> Grouping:
-    """The grouping that was given; a number stands for so many random groups."""
+    """Return the given grouping. A number means that many random groups."""
     if isinstance(given, Grouping):
         return given
     if isinstance(given, int) and not isinstance(given, bool):
         return RandomGroups(given)
     raise SettingError(
-        f"{owner}: groups must be a number or a grouping such as random_groups(5), found {shown(given)}."
+        f"{owner}: groups must be a number or a grouping such as random_groups(5), found "
+        f"{shown(given)}."
     )
 
 

@@ -1,9 +1,9 @@
-"""What every grouping is, and what most have in common: groups are filled one after the other.
+"""Base classes of groupings. Most groupings fill one group after the other.
 
-A client joins the group that is open while it has fewer than ``d_min`` examples and fewer than
-``k_max`` clients; then another is opened. Only the last group is looked at again: if it has fewer
-than ``d_min`` examples its clients leave it, the last to come first, one each in turn to the groups
-with room, of which those with the fewest examples come first.
+A client joins the open group while it has fewer than ``d_min`` examples and fewer than ``k_max``
+clients; then another group is opened. If the last group has fewer than ``d_min`` examples, its
+clients move to the groups with room: the last client first, one for each group in turn, starting
+with the group with the fewest examples.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ PSIS = {
     "classifier": "classifier_weights()",
     "task2vec": "task2vec()",
 }
-"""Short names of what a client can be described by."""
+"""Short names of descriptions."""
 Groups = list[list[int]]
+"""The clients of each group."""
 Choice = Callable[[list[int], np.ndarray], int]
-"""Who comes next: from the group so far, and the clients that are in none, in ascending order."""
+"""Returns the next client, given the group so far and the free clients in ascending order."""
 
 
 class Grouping(TextSpec, ABC):
-    """A frozen dataclass that puts clients into groups."""
+    """Base class of groupings: a frozen dataclass that puts clients into groups."""
 
     psi: str | Describer | None
-    """What clients are described by: a describer, its text, or one of `PSIS`; None: nothing."""
+    """The description of clients: a describer, its text, or one of `PSIS`; None for none."""
 
     @property
     def owner(self) -> str:
@@ -44,23 +45,24 @@ class Grouping(TextSpec, ABC):
 
     @property
     def describers(self) -> tuple[Describer, ...]:
-        """What every client must say of itself before round 0."""
+        """Descriptions that every client must compute before round 0."""
         if self.psi is None or isinstance(self.psi, Describer):
             return () if self.psi is None else (self.psi,)
         return (parse(PSIS.get(self.psi, self.psi), "describer"),)
 
     @property
     def needs_column(self) -> str | None:
-        """The column of the data that it is made by, if so: its values, as numbers, are then the
-        representers."""
+        """The column of the data that it uses, or None.
+
+        Its values, as numbers, are then the representers.
+        """
         return None
 
     def possible(self, sizes: Sequence[int]) -> None:
-        """Refuse what cannot be, whatever clients say of themselves: before they are asked."""
+        """Raise `SettingError` for impossible groups, before clients compute descriptions."""
 
     def about(self, sizes: Sequence[int]) -> Groups:
-        """Groups of about the number and the sizes that there will be, as long as clients have not
-        been asked."""
+        """Return an estimate of the groups, before clients compute descriptions."""
         return [list(range(len(sizes)))]
 
     @abstractmethod
@@ -72,78 +74,78 @@ class Grouping(TextSpec, ABC):
         *,
         classes: int | None = None,
     ) -> Groups:
-        """The clients of each group.
+        """Return the clients of each group.
 
         ``representers`` has a row for each client, ``sizes`` its number of examples; ``classes`` is
         the number of classes of the data.
         """
 
     def checked(self, representers: Vectors, sizes: Sequence[int]) -> Vectors:
-        """The representers, once they are known to be fit."""
+        """Return the representers as an array. Raise `SettingError` if they are unusable."""
         found = np.asarray(representers, np.float64)
         if found.ndim != 2 or len(found) != len(sizes) or not found.size:
             raise SettingError(
-                f"{self.owner}: each of the {len(sizes)} clients must be described by a vector of one length, found "
-                f"an array of shape {found.shape}."
+                f"{self.owner}: each of the {len(sizes)} clients must be described by a vector of "
+                f"one length, found an array of shape {found.shape}."
             )
         if not np.isfinite(found).all():
             client = int(np.flatnonzero(~np.isfinite(found).all(1))[0])
             raise SettingError(
-                f"{self.owner}: the description of client {client} is not finite. If it comes from training, lower "
-                "the learning rate."
+                f"{self.owner}: the description of client {client} is not finite. If it comes from "
+                "training, lower the learning rate."
             )
         return found
 
     def check_psi(self) -> None:
-        """Refuse a description that is not known."""
+        """Raise `SettingError` for an unknown description."""
         if not isinstance(self.psi, Describer):
-            told = isinstance(self.psi, str) and known(self.psi.partition("(")[0].strip())
-            if not told or told.kind != "describer":
+            entry = isinstance(self.psi, str) and known(self.psi.partition("(")[0].strip())
+            if not entry or entry.kind != "describer":
                 choice(self.owner, "psi", self.psi, PSIS)
 
 
 class Filling(Grouping):
-    """Groups that are filled one after the other, within limits."""
+    """Base class of groupings that fill one group after the other, within limits."""
 
     d_min: int
-    """A group is filled until it has as many examples."""
+    """A group is filled until it has this many examples."""
     k_max: int
-    """No group has more clients."""
+    """Largest number of clients in a group."""
 
     def check_limits(self, d_min: int, k_max: int) -> None:
-        """Refuse limits that no group can keep."""
+        """Raise `SettingError` for limits out of range."""
         number(self.owner, "d_min", d_min, low=1, whole=True)
         number(self.owner, "k_max", k_max, low=1, whole=True)
 
     def possible(self, sizes: Sequence[int]) -> None:
-        """Refuse groups that all clients together could not fill, or the largest of them."""
-        self._enough(sizes, self.d_min, self.k_max)
+        """Refuse limits that all clients together, or the largest ones, could not meet."""
+        self._check_enough(sizes, self.d_min, self.k_max)
 
-    def _enough(self, sizes: Sequence[int], d_min: int, k_max: int) -> None:
+    def _check_enough(self, sizes: Sequence[int], d_min: int, k_max: int) -> None:
         if sum(sizes) < d_min:
             raise SettingError(
-                f"{self.owner}: a group must have d_min={d_min} examples, but all {len(sizes)} clients together have "
-                f"{sum(sizes)}. Lower d_min."
+                f"{self.owner}: a group must have d_min={d_min} examples, but all {len(sizes)} "
+                f"clients together have {sum(sizes)}. Lower d_min."
             )
         largest = sum(sorted(sizes)[-k_max:])
         if largest < d_min:
             raise SettingError(
-                f"{self.owner}: a group must have d_min={d_min} examples, but the k_max={k_max} clients with most have "
-                f"{largest} together. Lower d_min or raise k_max."
+                f"{self.owner}: a group must have d_min={d_min} examples, but the k_max={k_max} "
+                f"clients with most have {largest} together. Lower d_min or raise k_max."
             )
 
     def about(self, sizes: Sequence[int]) -> Groups:
-        """As if clients came by number."""
+        """Return the groups with clients in ascending order."""
         try:
             return self.fill(in_order(range(len(sizes))), sizes, self.d_min, self.k_max)
-        except SettingError:  # which others may not meet
+        except SettingError:  # the final order may still fit
             return super().about(sizes)
 
     def fill(self, choose: Choice, sizes: Sequence[int], d_min: int, k_max: int) -> Groups:
-        """The groups, if ``choose`` says who comes next."""
+        """Return the groups. ``choose`` returns the next client."""
         if not sizes:
             raise SettingError(f"{self.owner}: there are no clients to group.")
-        self._enough(sizes, d_min, k_max)
+        self._check_enough(sizes, d_min, k_max)
         groups: Groups = []
         examples: list[int] = []
         free = np.arange(len(sizes))
@@ -159,20 +161,20 @@ class Filling(Grouping):
             self._dissolve(groups, examples, d_min, k_max)
         if k_max > 1 and len(groups) > 1 and max(map(len, groups)) == 1:
             raise SettingError(
-                f"{self.owner}: every client has d_min={d_min} examples by itself, so that each group would be one "
-                "client. Raise d_min, or say k_max=1 if groups of one are meant."
+                f"{self.owner}: every client alone has d_min={d_min} examples, so that each group "
+                "would be one client. Raise d_min, or set k_max=1 if groups of one are meant."
             )
         return groups
 
     def _dissolve(self, groups: Groups, examples: Sequence[int], d_min: int, k_max: int) -> None:
-        """Let the clients of the last group join the others."""
+        """Move the clients of the last group to the others."""
         last = groups.pop()
         room = sum(k_max - len(group) for group in groups)
         if room < len(last):
             raise SettingError(
-                f"{self.owner}: the last group has {examples[-1]} examples, fewer than d_min={d_min}, and the "
-                f"{len(groups)} groups before have room for {room} of its {len(last)} clients with k_max={k_max}. "
-                "Lower d_min or raise k_max."
+                f"{self.owner}: the last group has {examples[-1]} examples, fewer than "
+                f"d_min={d_min}, and the {len(groups)} groups before have room for {room} of its "
+                f"{len(last)} clients with k_max={k_max}. Lower d_min or raise k_max."
             )
         turn = cycle(sorted(range(len(groups)), key=lambda at: examples[at]))
         while last:
@@ -182,16 +184,16 @@ class Filling(Grouping):
 
 
 def evenly(count: int, clients: int) -> Groups:
-    """Clients by number in ``count`` groups of equal size or nearly; no group is empty."""
+    """Return clients by number in ``count`` groups of about equal size. No group is empty."""
     return [part.tolist() for part in np.array_split(np.arange(clients), min(count, clients))]
 
 
 def in_order(order: Sequence[int]) -> Choice:
-    """Clients come in this order.
+    """Return a `Choice` of clients in this order.
 
     >>> choose = in_order([2, 0, 1])
     >>> choose([], np.arange(3)), choose([2], np.arange(2))
     (2, 0)
     """
-    coming = iter(order)
-    return lambda group, free: int(next(coming))
+    clients = iter(order)
+    return lambda group, free: int(next(clients))

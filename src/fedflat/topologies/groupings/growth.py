@@ -1,12 +1,11 @@
-"""How many groups there are as rounds go by (FedSeq2Par): ever more, from long chains to clients
-side by side.
+"""Growth of the number of groups with the rounds (FedSeq2Par), from sequential to parallel.
 
     linear        b floor(a (t - 1) + 1)
     logarithmic   b floor(a ln t + 1)
     exponential   b floor((1 + a)^(t - 1))         in round t = 1, 2, ...
 
-Never more than there are clients. The inner floors are those of the authors' code; the printed
-equations lost them.
+There are never more groups than clients. The inner floors are those of the authors' code; the
+printed equations lost them.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from fedflat.errors import number
 from fedflat.registry.specs import TextSpec, register
 
 ROUNDING = 1e-9
-"""0.29 * 100 + 1 is 30, though floating point has it a little below."""
+"""0.29 * 100 + 1 is 30, but slightly less in floating point."""
 
 
 @dataclass(frozen=True, repr=False)
 class Growth(TextSpec, ABC):
-    """From ``b`` groups in the first round, the faster to more the larger ``a``."""
+    """Starts with ``b`` groups in the first round. A larger ``a`` grows faster."""
 
     a: float
     b: int = 5
@@ -35,17 +34,17 @@ class Growth(TextSpec, ABC):
         number(owner, "b", self.b, low=1, whole=True)
 
     def groups(self, round: int, clients: int) -> int:
-        """The groups in ``round`` (0 is the first, t = 1) among so many clients."""
+        """Return the number of groups in ``round`` (0 is the first, t = 1), at most ``clients``."""
         return min(clients, self.b * floor(min(self.factor(round + 1), clients) + ROUNDING))
 
     @abstractmethod
     def factor(self, t: int) -> float:
-        """How many times ``b``, before it is made whole."""
+        """Return the factor of ``b``, before rounding down."""
 
 
 @dataclass(frozen=True, repr=False)
 class Linear(Growth):
-    """The same number more after every so many rounds.
+    """Grows by the same number after every few rounds.
 
     >>> [linear(0.5).groups(t - 1, 500) for t in (1, 4, 9)]
     [5, 10, 25]
@@ -57,7 +56,7 @@ class Linear(Growth):
 
 @dataclass(frozen=True, repr=False)
 class Logarithmic(Growth):
-    """Soon more, then ever more slowly.
+    """Grows fast at first, then ever more slowly.
 
     >>> [logarithmic(0.5).groups(t - 1, 500) for t in (1, 4, 9)]
     [5, 5, 10]
@@ -69,7 +68,7 @@ class Logarithmic(Growth):
 
 @dataclass(frozen=True, repr=False)
 class Exponential(Growth):
-    """Slowly more, then ever faster.
+    """Grows slowly at first, then ever faster.
 
     >>> [exponential(0.5).groups(t - 1, 500) for t in (1, 4, 9)]
     [5, 15, 125]

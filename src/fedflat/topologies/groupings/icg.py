@@ -1,4 +1,4 @@
-"""Groups that each have one client of every kind (inter-cluster grouping)."""
+"""Inter-cluster grouping: each group has one client of every cluster of similar clients."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from fedflat.topologies.groupings.dissimilarity import Vectors
 from fedflat.topologies.groupings.grouping import Grouping, Groups, evenly
 
 STEPS = 10
+"""Largest number of k-means steps."""
 
 
 @dataclass(frozen=True, repr=False)
 class Icg(Grouping):
-    """So many ``groups``, whose numbers of clients differ by at most one.
+    """``groups`` groups whose numbers of clients differ by at most one.
 
-    Random clients, as many as the groups can share evenly, are put into clusters of like ones, each
-    with one client for every group. Each group draws one from each cluster, and those left over are
-    dealt out.
+    Random clients, as many as the groups can share evenly, are put into clusters of similar ones.
+    Each cluster has one client for every group. Each group gets a random client from each cluster,
+    and the remaining clients are added one per group.
 
     groups
-        How many; at most as many as there are clients.
+        Number of groups, at most the number of clients.
     psi
         See ``greedy``.
     """
@@ -39,11 +40,11 @@ class Icg(Grouping):
 
     @property
     def count(self) -> int:
-        """How many groups."""
+        """Number of groups."""
         return self.groups
 
     def into(self, groups: int) -> Icg:
-        """The same with another number of groups."""
+        """Return the same with another number of groups."""
         return replace(self, groups=groups)
 
     def possible(self, sizes: Sequence[int]) -> None:
@@ -54,7 +55,7 @@ class Icg(Grouping):
             )
 
     def about(self, sizes: Sequence[int]) -> Groups:
-        """Clients by number, as many in each group or nearly."""
+        """Return clients by number, in groups of about equal size."""
         return evenly(self.groups, len(sizes))
 
     def assign(
@@ -65,27 +66,28 @@ class Icg(Grouping):
         *,
         classes: int | None = None,
     ) -> Groups:
-        """See `Grouping.assign`; sizes do not matter."""
+        """Return the groups. Sizes do not matter."""
         vectors = self.checked(representers, sizes)
         self.possible(sizes)
         order = rng.permutation(len(vectors))
         kinds = len(vectors) // self.groups
-        taken, over = np.split(order, [kinds * self.groups])
+        clustered, rest = np.split(order, [kinds * self.groups])
         labels = balanced_kmeans(
-            vectors[taken], rng.permutation(np.repeat(np.arange(kinds), self.groups))
+            vectors[clustered], rng.permutation(np.repeat(np.arange(kinds), self.groups))
         )
         groups: Groups = [[] for _ in range(self.groups)]
         for kind in range(kinds):
-            for group, client in zip(groups, rng.permutation(taken[labels == kind]), strict=True):
+            for group, client in zip(
+                groups, rng.permutation(clustered[labels == kind]), strict=True
+            ):
                 group.append(int(client))
-        for group, client in zip(groups, over, strict=False):
+        for group, client in zip(groups, rest, strict=False):
             group.append(int(client))
         return groups
 
 
 def balanced_kmeans(vectors: Vectors, labels: np.ndarray) -> np.ndarray:
-    """Run at most `STEPS` steps of k-means from clusters of equal size, in which all clusters keep
-    that size.
+    """Run at most `STEPS` steps of k-means in which all clusters keep their equal size.
 
     One thread does the work, because the order of sums depends on the number of threads.
     """
@@ -104,16 +106,15 @@ def balanced_kmeans(vectors: Vectors, labels: np.ndarray) -> np.ndarray:
 
 
 def balanced(cost: Vectors, capacity: int) -> np.ndarray:
-    """Return the column of each row in the cheapest assignment that gives every column ``capacity``
-    rows.
+    """Return the column of each row in the cheapest assignment of ``capacity`` rows per column.
 
     >>> balanced(np.array([[0.0, 1.0], [0.0, 5.0], [1.0, 1.5], [0.0, 9.0]]), 2).tolist()
     [1, 0, 1, 0]
     """
     from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 
-    places = linear_sum_assignment(np.repeat(cost, capacity, axis=1))[1]
-    return np.asarray(places // capacity)
+    columns = linear_sum_assignment(np.repeat(cost, capacity, axis=1))[1]
+    return np.asarray(columns // capacity)
 
 
 icg = register("grouping", "icg")(Icg)

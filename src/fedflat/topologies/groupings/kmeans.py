@@ -1,4 +1,4 @@
-"""Clusters of like clients, dealt out over the groups."""
+"""Groups that take clients from clusters of similar clients in turn (FedSeq's k-means grouping)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from fedflat.topologies.groupings.grouping import Filling, Groups, in_order
 
 @dataclass(frozen=True, repr=False)
 class KMeans(Filling):
-    """k-means puts like clients together; groups then take one from each cluster in turn.
+    """k-means forms clusters of similar clients; groups then take one client from each cluster in
+    turn.
 
     psi
         See ``greedy``.
     d_min, k_max
         See ``random``.
     clusters
-        None: as many as the data have classes, or clients if there are fewer.
+        Number of clusters; None for as many as the data have classes, or as clients if there are
+        fewer.
     """
 
     psi: str | Describer = "confidence"
@@ -49,22 +51,23 @@ class KMeans(Filling):
         vectors = self.checked(representers, sizes)
         if self.clusters is not None and self.clusters > len(vectors):
             raise SettingError(
-                f"kmeans: {self.clusters} clusters cannot be made of {len(vectors)} clients. Lower clusters."
+                f"kmeans: {self.clusters} clusters cannot be made of {len(vectors)} clients. Lower "
+                "clusters."
             )
         wanted = self.clusters or classes
         if wanted is None:
             raise SettingError(
-                "kmeans: these data have no classes to take as many clusters. Say clusters=..."
+                "kmeans: the number of clusters is not given, and these data have no classes to "
+                "take it from. Give clusters=..."
             )
         labels = k_means(vectors, min(wanted, len(vectors)), int(rng.integers(LARGEST_SEED)))
-        return self.fill(in_order(dealt(labels.tolist())), sizes, self.d_min, self.k_max)
+        return self.fill(in_order(round_robin(labels.tolist())), sizes, self.d_min, self.k_max)
 
 
-def dealt(labels: Sequence[int]) -> list[int]:
-    """The clients in the order they are dealt: round the clusters, the last client of each, until
-    all are empty.
+def round_robin(labels: Sequence[int]) -> list[int]:
+    """Return the clients in turn from each cluster, its last client first, until all are empty.
 
-    >>> dealt([0, 0, 0, 1, 1, 2, 0, 1])
+    >>> round_robin([0, 0, 0, 1, 1, 2, 0, 1])
     [6, 7, 5, 2, 4, 1, 3, 0]
     """
     clusters = [

@@ -14,13 +14,12 @@ from fedflat.topologies.groupings.grouping import Filling, Groups, in_order
 
 @dataclass(frozen=True, repr=False)
 class Random(Filling):
-    """Clients in random order, whatever they hold: nothing about them need be known but their
-    sizes.
+    """Fills groups with clients in random order. Only their sizes are used.
 
     d_min
-        A group is filled until it has as many examples.
+        A group is filled until it has this many examples.
     k_max
-        No group has more clients.
+        Largest number of clients in a group.
     """
 
     psi = None
@@ -39,7 +38,7 @@ class Random(Filling):
         *,
         classes: int | None = None,
     ) -> Groups:
-        """See `Grouping.assign`; the representers are not looked at."""
+        """Return the groups. The representers are not used."""
         order = rng.permutation(len(sizes)).tolist()
         return self.fill(in_order(order), sizes, self.d_min, self.k_max)
 
