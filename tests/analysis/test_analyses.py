@@ -49,7 +49,7 @@ def silent(done: float, total: float, what: str) -> None:
 
 def loss_by_hand(loaded: LoadedRun, params: torch.Tensor) -> float:
     """The mean loss on the test set with plain PyTorch."""
-    module, test = loaded.ready.learner.module(), loaded.ready.fed.test
+    module, test = loaded.prepared.learner.module(), loaded.prepared.fed.test
     torch.nn.utils.vector_to_parameters(params, module.parameters())
     batch = test.batch(torch.arange(len(test)), torch.float32)
     with torch.no_grad():
@@ -160,7 +160,7 @@ def test_the_partition(study: Path) -> None:
     loaded = loaded_runs([study])[0]
     found = see.analyse_partition(loaded, silent).result
     assert found["clients"] == found["shown"] == 20
-    assert [sum(row) for row in found["counts"]] == list(loaded.ready.fed.sizes())
+    assert [sum(row) for row in found["counts"]] == list(loaded.prepared.fed.sizes())
     assert all(sum(map(bool, row)) <= 2 for row in found["counts"])
 
 
@@ -172,7 +172,7 @@ def test_an_unfinished_run_is_looked_at_where_it_stands(study: Path, tmp_path: P
     del facts["end"]
     (folder / "run.json").write_text(json.dumps({**facts, "status": "running"}))
     loaded = LoadedRun(folder)
-    assert "has not ended: its model of round 3 is used" in loaded.unfinished
+    assert "is not finished: its model of round 3 is used" in loaded.unfinished
     assert torch.equal(
         loaded.model(None)[1].params, loaded_runs([study])[0].models["server"].params
     )
@@ -257,8 +257,8 @@ def test_what_was_begun_is_gone_on_with_only_if_it_looks_so(tmp_path: Path) -> N
         ("x", None),
         ([{"client": 3, "local": None, "global": 2.0}], None),
     ]:
-        store.note("local_global", {}, found)
-        assert store.begun("local_global", {}) == expected
+        store.save_partial("local_global", {}, found)
+        assert store.load_partial("local_global", {}) == expected
 
 
 def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:

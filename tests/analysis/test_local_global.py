@@ -125,4 +125,4 @@ def test_a_part_of_everybodys_data() -> None:
     found = both.result(list(both.rows(on_progress=lambda done, total, what: told.append(what))))
     assert found["examples"] == 50 < found["of"]
     assert found["clients"][0]["global"] > 0
-    assert list(dict.fromkeys(told)) == ["client 3, own data", "client 3, everybody's data"]
+    assert list(dict.fromkeys(told)) == ["client 3, own data", "client 3, all data"]

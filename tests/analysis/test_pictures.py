@@ -18,9 +18,14 @@ from sklearn.metrics import silhouette_score
 import fedflat
 from fedflat.analysis.analyses import Scope
 from fedflat.analysis.loaded_run import LoadedRun
-from fedflat.analysis.pictures import analyse_confusion, analyse_pictures, chosen, kept
-from fedflat.analysis.styles import StyleGroups, analyse_styles, in_the_plane
-from fedflat.analysis.styles import chosen as chosen_clusters
+from fedflat.analysis.pictures import (
+    analyse_confusion,
+    analyse_pictures,
+    choose_examples,
+    encode_image,
+)
+from fedflat.analysis.styles import StyleGroups, analyse_styles, project_to_plane
+from fedflat.analysis.styles import choose_clusters as chosen_clusters
 from fedflat.cli.main import main
 from fedflat.client.describers.mean_style import MeanStyle
 from fedflat.data.domains import Domains
@@ -97,7 +102,7 @@ def test_large_pictures_are_kept_small() -> None:
     """Means of squares of pixels, for the last ones of what is there."""
     image = torch.zeros(1, 2, 513)
     image[..., ::3], image[..., 512] = 90.0, 240.0
-    small = pixels(kept(image))
+    small = pixels(encode_image(image))
     assert small.shape == (1, 171)
     assert set(small[0, :170].tolist()) == {30}
     assert small[0, 170] == round((90 + 240) / 3)
@@ -110,12 +115,12 @@ def test_examples_of_every_domain_are_chosen() -> None:
         examples = Examples(torch.zeros(12, 3, 2, 2), torch.zeros(12, 2, 2), 2, domains=domains)
         return ClientData(examples, torch.arange(12))
 
-    assert chosen(data(None), 3) == [2, 6, 10]
-    assert chosen(data(None), 20) == list(range(12))
+    assert choose_examples(data(None), 3) == [2, 6, 10]
+    assert choose_examples(data(None), 20) == list(range(12))
     towns = Domains(("town",), tuple((name,) for name in "aaabbbbbcccc"))
-    assert chosen(data(towns), 1) == [1, 5, 10]
+    assert choose_examples(data(towns), 1) == [1, 5, 10]
     many = Domains(("frame",), tuple((f"{i:02d}",) for i in range(12)))
-    assert len(chosen(data(many), 1)) == 12
+    assert len(choose_examples(data(many), 1)) == 12
 
 
 def test_confusion_counts_what_is_taken_for_what(classes: Path, run: Path) -> None:
@@ -144,12 +149,12 @@ def test_confusion_of_some_clients_data(classes: Path) -> None:
 def test_points_in_the_plane() -> None:
     """A cross in three dimensions: its arms are the directions, and their squares the shares."""
     points = np.array([[3, 0, 1], [-3, 0, 1], [0, 2, 1], [0, -2, 1]], np.float64)
-    places, shares = in_the_plane(points)
+    places, shares = project_to_plane(points)
     assert np.abs(places).tolist() == pytest.approx(np.abs(points[:, :2]), abs=1e-12)
     assert shares == pytest.approx([9 / 13, 4 / 13])
-    still, none = in_the_plane(np.ones((3, 5)))
+    still, none = project_to_plane(np.ones((3, 5)))
     assert (still.tolist(), none) == ([[0.0, 0.0]] * 3, [0.0, 0.0])
-    one, share = in_the_plane(np.array([[1.0], [3.0]]))
+    one, share = project_to_plane(np.array([[1.0], [3.0]]))
     assert one[:, 1].tolist() == [0.0, 0.0]
     assert share == [1.0, 0.0]
 
@@ -187,7 +192,7 @@ def test_styles_of_constant_images_are_one_cluster() -> None:
         [MeanStyle().each(fed.data(k), torch.arange(2)).mean(0).flatten().numpy() for k in range(4)]
     )
     assert chosen_clusters(styles, 0) == StyleGroups([0, 0, 0, 0], 0.0)
-    assert in_the_plane(styles)[0].tolist() == [[0.0, 0.0]] * 4
+    assert project_to_plane(styles)[0].tolist() == [[0.0, 0.0]] * 4
 
 
 def test_styles_are_in_the_clusters_that_the_run_has_made(
@@ -252,10 +257,10 @@ def test_from_the_command_line_to_the_page(run: Path, capsys: pytest.CaptureFixt
 
 
 def test_what_cannot_be_shown_is_said(classes: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="there are pictures of masks only"):
+    with pytest.raises(SettingError, match="pictures need a task that predicts masks"):
         analyse_pictures(LoadedRun(classes), Scope(), silent)
     fedflat.run("fedavg", on="diabetes(clients=3)", out=tmp_path / "run", **QUICK)
-    with pytest.raises(SettingError, match="no classes that could be confused"):
+    with pytest.raises(SettingError, match="needs a task that predicts classes"):
         analyse_confusion(LoadedRun(tmp_path / "run"), Scope(), silent)
-    with pytest.raises(SettingError, match="styles are of images, found inputs of 10"):
+    with pytest.raises(SettingError, match="only images have styles, found inputs of 10"):
         analyse_styles(LoadedRun(tmp_path / "run"), Scope(), silent)

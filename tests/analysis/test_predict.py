@@ -235,12 +235,12 @@ def test_what_cannot_be_predicted_is_said(
     )
     for words, sentence in (
         ([str(tmp_path / "nowhere"), a], "nowhere is not a run folder: it has no run.json"),
-        ([str(run), str(tmp_path / "no.png")], "no.png is not there"),
-        ([str(run), str(tmp_path / "empty")], "empty has no pictures in it"),
+        ([str(run), str(tmp_path / "no.png")], "no.png does not exist"),
+        ([str(run), str(tmp_path / "empty")], "empty has no images in it"),
         ([str(run), a, "--model", "sva"], "has no model 'sva', only server, swa"),
         ([str(run), a, str(tmp_path / "b"), "--out", out], "would both be"),
-        ([str(classes), a, "--size", "own"], "leave --size out"),
-        ([str(run), a, "--size", "9000x9000"], "9000x9000 pixels are too many at once"),
+        ([str(classes), a, "--size", "own"], "Leave --size out"),
+        ([str(run), a, "--size", "9000x9000"], "9000x9000 pixels are too many"),
         ([str(tmp_path / "text"), a], "only classes and masks can be predicted"),
         ([str(run), a, "--out", a], "could not be written"),
     ):

@@ -44,7 +44,7 @@ def test_beyond_the_limit_it_is_refused(folder: Path, capsys: pytest.CaptureFixt
     assert status == 2
     assert "needs about 0.1 GB of memory" in err
     assert (
-        "the limit is 1e-05 GB. Raise the limit (--memory 0.1GB), or ask for fewer eigenvalues (-k)."
+        "the limit is 1e-05 GB. Raise the limit (--memory 0.1GB), or use fewer eigenvalues (-k)."
         in err
     )
     assert "lambda_1" not in out

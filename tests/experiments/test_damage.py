@@ -133,7 +133,7 @@ def test_a_line_of_another_run(copy, capsys) -> None:
 def test_an_analysis_of_another_run(copy) -> None:
     folder, other = copy("done-1"), copy("done-0")
     shutil.copytree(other / "analysis", folder / "analysis")
-    assert any("it is of another run" in said for said in collect([folder])["problems"])
+    assert any("it belongs to another run" in said for said in collect([folder])["problems"])
 
 
 def test_lost_and_damaged_models_are_written_again(copy, capsys) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedflat.errors import SettingError
-from fedflat.flatness.curvature import curvature, expected
+from fedflat.flatness.curvature import curvature, estimate_cost
 from fedflat.flatness.density import spectral_density
 from fedflat.flatness.trace import hutchinson
 from flatness.networks import network
@@ -25,7 +25,7 @@ from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData, Examples
 from functools import partial
 from fedflat.flatness import curvature as module
-from fedflat.flatness.curvature import curvature, expected
+from fedflat.flatness.curvature import curvature, estimate_cost
 
 module.spectral_density = partial(module.spectral_density, steps=5)  # which take as much memory as 90
 
@@ -43,7 +43,7 @@ data = ClientData(Examples(torch.randn(16, 64, generator=rng), torch.arange(16) 
 network = lambda: nn.Sequential(nn.Linear(64, 1400), nn.Tanh(), nn.Linear(1400, 1400), nn.Tanh(), nn.Linear(1400, 10))
 learner = Learner(network, (64,), 10, seed=0)
 model = learner.initial()
-cost = expected(learner, model, data, **asked)
+cost = estimate_cost(learner, model, data, **asked)
 before = most()
 curvature(learner, model, data, **asked)
 print(json.dumps({"grown": most() - before, "expected": cost.memory, "parameters": cost.parameters}))
@@ -64,22 +64,22 @@ def test_memory_stays_within_the_limit(asked: dict[str, int]) -> None:
 
 def test_what_it_takes_grows_with_what_is_asked() -> None:
     learner, model, data = network("group norm", count=24)
-    little, much = (expected(learner, model, data, k=k, probes=k) for k in (1, 40))
+    little, much = (estimate_cost(learner, model, data, k=k, probes=k) for k in (1, 40))
     assert little.products == 41 + 1
     assert much.products == 130 + 40
     assert 0 < little.memory < much.memory
     assert (much.parameters, much.examples) == (len(model.params), 24)
     assert much.seconds > 0
-    assert expected(learner, model, data, k=1, examples=12).products == 41 + 41
+    assert estimate_cost(learner, model, data, k=1, examples=12).products == 41 + 41
 
 
 def test_refused_beyond_the_limit() -> None:
     learner, model, data = network("group norm", count=24)
-    for ask in (curvature, expected):
+    for ask in (curvature, estimate_cost):
         with pytest.raises(
             SettingError,
             match=r"needs about 0\.1 GB of memory, most of it for eigenvalues, and the limit is 1e-06 GB\. Raise the "
-            r"limit \(--memory 0\.1GB\), or ask for fewer eigenvalues \(-k\)",
+            r"limit \(--memory 0\.1GB\), or use fewer eigenvalues \(-k\)",
         ):
             ask(learner, model, data, memory=1000)
     with pytest.raises(SettingError, match=r"most of it for trace.*--trace hutchinson"):

@@ -113,7 +113,7 @@ def test_refusals() -> None:
 def test_a_model_that_is_not_finite() -> None:
     learner, model, data = network("group norm", count=24)
     with pytest.raises(
-        RunError, match="holds numbers that are not finite, so its curvature is NaN"
+        RunError, match="has parameters that are not finite, so its curvature is NaN"
     ):
         curvature(learner, replace(model, params=model.params * torch.inf), data)
 

@@ -94,7 +94,7 @@ def test_refusals() -> None:
         Line(A, A.clone())
     with pytest.raises(SettingError, match="has 2 parameters and the second model has 3"):
         Line(A, torch.zeros(3))
-    with pytest.raises(SettingError, match="the second model holds NaN"):
+    with pytest.raises(SettingError, match="the second model has parameters that are NaN"):
         Line(A, A * float("inf"))
     with pytest.raises(SettingError, match="steps must be a whole number of at least 1, found 0"):
         Line(A, B, steps=0)

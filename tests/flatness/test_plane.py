@@ -125,11 +125,11 @@ def test_collinear_but_for_rounding() -> None:
 
 
 def test_other_refusals() -> None:
-    with pytest.raises(SettingError, match="three models to say which plane, found 2"):
+    with pytest.raises(SettingError, match="three models are needed to define a plane, found 2"):
         plane((0, 1), (1, 0))
     with pytest.raises(SettingError, match="a has 2 parameters and c has 3"):
         plane((0, 1), (1, 0), (1, 2, 3))
-    with pytest.raises(SettingError, match="b holds NaN"):
+    with pytest.raises(SettingError, match="b has parameters that are NaN"):
         plane((0, 1), (1, float("nan")), (1, 2))
     with pytest.raises(SettingError, match="points must be a whole number of at least 2, found 1"):
         plane((0, 0), (1, 0), (0, 1), points=1)

@@ -12,7 +12,16 @@ import fedflat as ff
 from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData, Examples
 from fedflat.errors import SettingError
-from fedflat.flatness.points import BATCH, Value, comparable, cut, listed, losses, named, rows
+from fedflat.flatness.points import (
+    BATCH,
+    Value,
+    as_columns,
+    by_name,
+    losses,
+    refuse_incomparable,
+    rows,
+    split_batches,
+)
 from quadratic import Quadratic, mean_value
 
 
@@ -84,7 +93,7 @@ def test_images_are_normalised_and_may_lie_in_any_order() -> None:
 
 
 def test_no_batch_is_much_smaller_than_the_others() -> None:
-    sizes = [len(batch) for batch in cut(toy()[0], examples(2 * BATCH + 1))]
+    sizes = [len(batch) for batch in split_batches(toy()[0], examples(2 * BATCH + 1))]
     assert sum(sizes) == 2 * BATCH + 1
     assert max(sizes) - min(sizes) <= 1
     assert max(sizes) <= BATCH
@@ -187,7 +196,7 @@ def test_running_statistics_estimated_at_each_point(count: int) -> None:
     wrong = torch.full((12,), 7.0, dtype=torch.float64)
     (value,) = losses(learner, wrong, [point], data, statistics=statistics)
     w1, b1 = point.split([24, 6, 33])[:2]
-    hidden = [batch.inputs @ w1.view(6, 4).T + b1 for batch in cut(learner, statistics)]
+    hidden = [batch.inputs @ w1.view(6, 4).T + b1 for batch in split_batches(learner, statistics)]
     mean = sum(len(h) * h.mean(0) for h in hidden) / count
     variance = sum(len(h) * h.var(0) for h in hidden) / count
     expected = next(losses(learner, torch.cat([mean, variance]), [point], data))
@@ -208,23 +217,23 @@ def test_refusals() -> None:
     with pytest.raises(SettingError, match="the point has 3 parameters, but the model has 2"):
         list(losses(learner, torch.empty(0), [torch.zeros(3)], data))
     nobody = ClientData(data.examples, torch.arange(0))
-    with pytest.raises(SettingError, match="no example"):
+    with pytest.raises(SettingError, match="has no examples"):
         list(losses(learner, torch.empty(0), [torch.zeros(2)], nobody))
-    with pytest.raises(SettingError, match="b holds NaN"):
-        comparable("plane", {"a": torch.zeros(2), "b": torch.tensor([0.0, float("nan")])})
+    with pytest.raises(SettingError, match="b has parameters that are NaN"):
+        refuse_incomparable("plane", {"a": torch.zeros(2), "b": torch.tensor([0.0, float("nan")])})
     with pytest.raises(
         SettingError,
         match=r"a has 2 parameters and b has 1,200\. Choose models of one architecture",
     ):
-        comparable("plane", {"a": torch.zeros(2), "b": torch.zeros(1200)})
+        refuse_incomparable("plane", {"a": torch.zeros(2), "b": torch.zeros(1200)})
 
 
 def test_values_as_lists_names_and_rows() -> None:
     """Values may come back from JSON as plain lists; a learner without classes has no errors."""
     values = [[1.0, 0.5], [2.0, 0.25], [None, 0.75], [4.0, 1.0]]
-    assert listed(values) == {"loss": [1.0, 2.0, None, 4.0], "error": [0.5, 0.25, 0.75, 1.0]}
+    assert as_columns(values) == {"loss": [1.0, 2.0, None, 4.0], "error": [0.5, 0.25, 0.75, 1.0]}
     assert rows(values, 2) == {
         "loss": [[1.0, 2.0], [None, 4.0]],
         "error": [[0.5, 0.25], [0.75, 1.0]],
     }
-    assert named(Value(3.0)) == {"loss": 3.0}
+    assert by_name(Value(3.0)) == {"loss": 3.0}

@@ -7,7 +7,7 @@ import pytest
 from fedflat.errors import SettingError
 from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.spectrum import eigenvalues
-from fedflat.flatness.subsample import PROBES, parts_of, spread, subset
+from fedflat.flatness.subsample import PROBES, split_parts, spread, subset
 from fedflat.flatness.trace import hutchinson
 from flatness.networks import network
 
@@ -33,7 +33,7 @@ def test_a_larger_subset_holds_the_smaller() -> None:
 
 def test_parts_are_disjoint_and_equal() -> None:
     _, _, data = network("mlp", count=41)
-    cut = parts_of(data, 4)
+    cut = split_parts(data, 4)
     assert [len(part) for part in cut] == [10, 10, 10, 10]
     assert len({int(i) for part in cut for i in part.index}) == 40
 
@@ -53,8 +53,8 @@ def test_the_mean_over_parts_bounds_the_top_and_gives_the_trace() -> None:
 
 def test_refusals() -> None:
     _, _, data = network("mlp", count=3)
-    with pytest.raises(SettingError, match="3 examples cannot be cut into 4 parts"):
-        parts_of(data, 4)
+    with pytest.raises(SettingError, match="3 examples cannot be split into 4 parts"):
+        split_parts(data, 4)
     with pytest.raises(
         SettingError, match="examples must be a whole number of at least 1, found 0"
     ):

@@ -149,13 +149,13 @@ def test_loss_and_error_taken_up_again() -> None:
 def test_refusals() -> None:
     flat = convolutional(0)
     w = flat.model().params
-    with pytest.raises(SettingError, match=r"points must be odd.*found 50\. Say 51"):
+    with pytest.raises(SettingError, match=r"points must be odd.*found 50\. Use 51"):
         Surface(w, flat.layout, points=50)
     with pytest.raises(SettingError, match="at least 3, found 1"):
         Surface(w, flat.layout, points=1)
     with pytest.raises(SettingError, match="span must be a number above 0"):
         Surface(w, flat.layout, span=0)
-    with pytest.raises(SettingError, match="the model holds NaN"):
+    with pytest.raises(SettingError, match="the model has parameters that are NaN"):
         Surface(w * float("nan"), flat.layout)
     with pytest.raises(SettingError, match="the point has 2 parameters"):
         Surface(w[:2], flat.layout)

@@ -1,5 +1,4 @@
-"""The analyses: each finds its result on the shelf, or works it out, and can be stopped and taken
-up again."""
+"""The analyses of a run. Each loads its stored result or computes it, and can be interrupted."""
 
 from __future__ import annotations
 
@@ -9,31 +8,30 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedflat.analysis.analysis_store import AnalysisStore, Result, Settings
+from fedflat.analysis.client_training import next_cohort, trained_client_models
+from fedflat.analysis.corruptions.evaluate import evaluate_corruptions, source
 from fedflat.analysis.corruptions.evaluate import result as robustness
-from fedflat.analysis.corruptions.evaluate import source, under_all
 from fedflat.analysis.corruptions.official import official
 from fedflat.analysis.loaded_run import LoadedRun, one_model
-from fedflat.analysis.local_global import LocalGlobal, client_models
+from fedflat.analysis.local_global import LocalGlobal
 from fedflat.core.flat import Model
 from fedflat.data.examples import ClientData
 from fedflat.errors import LARGEST_SEED, SettingError, number
-from fedflat.experiments.population import selected_clients
 from fedflat.flatness.budget import MEMORY, Cost
-from fedflat.flatness.curvature import curvature, expected
+from fedflat.flatness.curvature import curvature, estimate_cost
 from fedflat.flatness.line import Line
 from fedflat.flatness.plane import Plane
 from fedflat.flatness.points import Landscape, losses
 from fedflat.flatness.subsample import subset
 from fedflat.flatness.surface import Surface
 from fedflat.tasks.headline import ACCURACY, Headline
-from fedflat.topologies.topology import SERVER
 
 Tell = Callable[[float, float, str], None]
-"""Told how much of how much is done, and of what."""
-NOTED = 5.0
-"""Seconds between two notes of how far an analysis has come."""
-SHOWN = 200
-"""Clients in the picture of a partition, at most."""
+"""Called with the amount done, the total amount, and what is being done."""
+SAVE_INTERVAL = 5.0
+"""Seconds between two saves of a partial result."""
+MAX_CLIENTS = 200
+"""Largest number of clients in a partition."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +41,14 @@ class AnalysisResult:
     kind: str
     result: Result
     fresh: bool
-    """Whether it was worked out now."""
+    """True if it was computed now, False if it was loaded."""
     headline: Headline = ACCURACY
-    """What its run is judged by."""
+    """The headline score of the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """What to look at, and how closely."""
+    """Which model and which examples to analyse."""
 
     model: str | None = None
     where: str = "test"
@@ -61,7 +59,7 @@ class Scope:
         number("analyse", "seed", self.seed, low=0, high=LARGEST_SEED, whole=True)
 
     def data(self, loaded: LoadedRun) -> ClientData:
-        """The examples."""
+        """Return the examples."""
         data = loaded.examples(self.where)
         return (
             data
@@ -69,36 +67,40 @@ class Scope:
             else subset(data, self.examples, self.seed)
         )
 
-    def said(self, loaded: LoadedRun, model: str) -> dict[str, Any]:
-        """The settings for the shelf."""
+    def settings(self, loaded: LoadedRun, model: str) -> dict[str, Any]:
+        """Return the settings that identify the analysis in the store."""
         whole = len(loaded.examples(self.where))
         examples = None if self.examples is None or self.examples >= whole else self.examples
-        said = {
+        values = {
             "model": model,
             "set": self.where,
             "examples": examples,
             "of": whole,
             "seed": self.seed,
         }
-        return said if loaded.standing is None else {**said, "round": loaded.standing}
+        return (
+            values
+            if loaded.checkpoint_round is None
+            else {**values, "round": loaded.checkpoint_round}
+        )
 
 
-def once(
+def load_or_compute(
     store: AnalysisStore, kind: str, settings: Settings, work: Callable[[], Result]
 ) -> AnalysisResult:
-    """What is on the shelf, or what ``work`` finds."""
-    known = store.result(kind, settings)
-    if known is not None:
-        return AnalysisResult(kind, known, fresh=False)
-    begun = time.monotonic()
+    """Return the stored result of an analysis, or compute it with `work` and store it."""
+    stored = store.result(kind, settings)
+    if stored is not None:
+        return AnalysisResult(kind, stored, fresh=False)
+    start = time.monotonic()
     result = work()
-    store.save(kind, settings, result, time.monotonic() - begun)
+    store.save(kind, settings, result, time.monotonic() - start)
     return AnalysisResult(kind, result, fresh=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CurvatureOptions:
-    """Which parts of the curvature; see `fedflat.flatness.curvature`."""
+    """Which parts of the curvature to compute. See `fedflat.flatness.curvature`."""
 
     k: int = 5
     power: bool = False
@@ -115,7 +117,7 @@ class CurvatureOptions:
             number("analyse", "rho", self.rho, low=0, open_low=True)
 
     def parts(self) -> dict[str, dict[str, Any]]:
-        """What can be worked out by itself, and be kept when the rest is interrupted."""
+        """Return the parts that are computed and stored one after the other."""
         parts: dict[str, dict[str, Any]] = {
             "spectrum": {
                 "k": self.k,
@@ -135,190 +137,217 @@ class CurvatureOptions:
 
 def analyse_curvature(
     loaded: LoadedRun,
-    look: Scope,
+    scope: Scope,
     on_progress: Tell,
     closely: CurvatureOptions,
     *,
     memory: int = MEMORY,
     warn: Callable[[Cost], object] = lambda cost: None,
 ) -> AnalysisResult:
-    """Eigenvalues, trace, density and the like of one model, in at most ``memory`` bytes.
+    """Analyse eigenvalues, trace, density and sharpness of one model, in at most `memory` bytes.
 
-    ``warn`` is called with the expected cost before anything is worked out.
+    `warn` is called with the expected cost before the computation.
     """
-    name, model = loaded.model(look.model)
-    settings = {**look.said(loaded, name), **asdict(closely)}
+    name, model = loaded.model(scope.model)
+    settings = {**scope.settings(loaded, name), **asdict(closely)}
 
     def work() -> Result:
-        found: dict[str, Result] = loaded.shelf.begun("curvature", settings) or {}
+        results: dict[str, Result] = loaded.store.load_partial("curvature", settings) or {}
         learner, data, examples = (
-            loaded.ready.learner,
-            loaded.examples(look.where),
+            loaded.prepared.learner,
+            loaded.examples(scope.where),
             settings["examples"],
         )
-        warn(expected(learner, model, data, examples=examples, memory=memory, **asdict(closely)))
-        for part, how in closely.parts().items():
-            if part not in found:
-                found[part] = curvature(
+        warn(
+            estimate_cost(learner, model, data, examples=examples, memory=memory, **asdict(closely))
+        )
+        for part, options in closely.parts().items():
+            if part not in results:
+                results[part] = curvature(
                     learner,
                     model,
                     data,
                     examples=examples,
-                    seed=look.seed,
+                    seed=scope.seed,
                     memory=memory,
                     on_progress=on_progress,
-                    **how,
+                    **options,
                 )
-                loaded.shelf.note("curvature", settings, found)
-        return {key: value for part in reversed(found.values()) for key, value in part.items()}
+                loaded.store.save_partial("curvature", settings, results)
+        return {key: value for part in reversed(results.values()) for key, value in part.items()}
 
-    return once(loaded.shelf, "curvature", settings, work)
+    return load_or_compute(loaded.store, "curvature", settings, work)
 
 
 def analyse_surface(
-    loaded: LoadedRun, look: Scope, on_progress: Tell, *, points: int, span: float
+    loaded: LoadedRun, scope: Scope, on_progress: Tell, *, points: int, span: float
 ) -> AnalysisResult:
-    """The filter-normalised surface around one model."""
-    name, model = loaded.model(look.model)
-    settings = {**look.said(loaded, name), "points": points, "span": span}
+    """Analyse the filter-normalised loss surface around one model."""
+    name, model = loaded.model(scope.model)
+    settings = {**scope.settings(loaded, name), "points": points, "span": span}
     land = Surface(
-        model.params, loaded.ready.learner.flat.layout, points=points, span=span, seed=look.seed
+        model.params, loaded.prepared.learner.flat.layout, points=points, span=span, seed=scope.seed
     )
-    return _landscape(loaded, "surface", settings, land, model, look, on_progress)
+    return _landscape(loaded, "surface", settings, land, model, scope, on_progress)
 
 
-def analyse_line(a: str, b: str, look: Scope, on_progress: Tell) -> AnalysisResult:
-    """The straight line between two models, each ``RUN`` or ``RUN:MODEL``; kept with the first."""
-    (loaded, name, model), (other, its_name, its_model) = one_model(a), one_model(b)
-    _alike([loaded, other])
-    settings = {**look.said(loaded, name), "a": loaded.spelled(name), "b": other.spelled(its_name)}
+def analyse_line(a: str, b: str, scope: Scope, on_progress: Tell) -> AnalysisResult:
+    """Analyse the straight line between two models, each `RUN` or `RUN:MODEL`.
+
+    The result is stored with the first run.
+    """
+    (loaded, name, model), (other, other_name, other_model) = one_model(a), one_model(b)
+    _refuse_different_shapes([loaded, other])
+    settings = {
+        **scope.settings(loaded, name),
+        "a": loaded.model_text(name),
+        "b": other.model_text(other_name),
+    }
     return _landscape(
         loaded,
         "interpolate",
         settings,
-        Line(model.params, its_model.params),
+        Line(model.params, other_model.params),
         model,
-        look,
+        scope,
         on_progress,
     )
 
 
-def three_models(said: Sequence[str]) -> list[tuple[LoadedRun, str, Model]]:
-    """The models of a plane, if there are three that lie in one space."""
-    if len(said) != 3:
+def three_models(texts: Sequence[str]) -> list[tuple[LoadedRun, str, Model]]:
+    """Return the models of a plane. Refuse other than three, or models of different shapes."""
+    if len(texts) != 3:
         raise SettingError(
-            f"a plane goes through three models, found {len(said)}. Name three: RUN or RUN:MODEL."
+            f"a plane goes through three models, found {len(texts)}. "
+            "Give three, each as RUN or RUN:MODEL."
         )
-    trio = [one_model(text) for text in said]
-    _alike([loaded for loaded, _, _ in trio])
-    return trio
+    models = [one_model(text) for text in texts]
+    _refuse_different_shapes([loaded for loaded, _, _ in models])
+    return models
 
 
-def analyse_plane(said: Sequence[str], look: Scope, on_progress: Tell) -> AnalysisResult:
-    """The plane through three models, each ``RUN`` or ``RUN:MODEL``; kept with the first."""
-    trio = three_models(said)
-    loaded, first, model = trio[0]
-    names = [f"{one.name}: {name}" for one, name, _ in trio]
-    names = names if len(set(names)) == 3 else [f"{one.folder}: {name}" for one, name, _ in trio]
-    settings = {**look.said(loaded, first), "models": [one.spelled(name) for one, name, _ in trio]}
-    plane = Plane({name: one.params for name, (_, _, one) in zip(names, trio, strict=True)})
-    return _landscape(loaded, "plane", settings, plane, model, look, on_progress)
+def analyse_plane(texts: Sequence[str], scope: Scope, on_progress: Tell) -> AnalysisResult:
+    """Analyse the plane through three models, each `RUN` or `RUN:MODEL`.
+
+    The result is stored with the first run.
+    """
+    models = three_models(texts)
+    loaded, first, model = models[0]
+    names = [f"{one.name}: {name}" for one, name, _ in models]
+    names = names if len(set(names)) == 3 else [f"{one.folder}: {name}" for one, name, _ in models]
+    settings = {
+        **scope.settings(loaded, first),
+        "models": [one.model_text(name) for one, name, _ in models],
+    }
+    plane = Plane({name: one.params for name, (_, _, one) in zip(names, models, strict=True)})
+    return _landscape(loaded, "plane", settings, plane, model, scope, on_progress)
 
 
-def analyse_clients_plane(loaded: LoadedRun, look: Scope, on_progress: Tell) -> AnalysisResult:
-    """The plane through the models of three clients after one more visit."""
-    cohort = _cohort(loaded)[:3]
+def analyse_clients_plane(loaded: LoadedRun, scope: Scope, on_progress: Tell) -> AnalysisResult:
+    """Analyse the plane through the models of three clients after local training."""
+    cohort = next_cohort(loaded)[:3]
     if len(cohort) < 3:
         raise SettingError(
-            f"{loaded.folder}: a plane needs three clients a round, and this run has {len(cohort)}."
+            f"{loaded.folder}: a plane needs three clients per round, and this run has "
+            f"{len(cohort)}. Choose another run."
         )
-    state, found = loaded.state, _client_models(loaded)
-    settings = {**look.said(loaded, "server"), "models": [f"client {client}" for client in cohort]}
-    plane = Plane({f"client {client}": found[client].params for client in cohort})
-    return _landscape(loaded, "plane", settings, plane, state.model, look, on_progress)
+    state, models = loaded.state, trained_client_models(loaded)
+    settings = {
+        **scope.settings(loaded, "server"),
+        "models": [f"client {client}" for client in cohort],
+    }
+    plane = Plane({f"client {client}": models[client].params for client in cohort})
+    return _landscape(loaded, "plane", settings, plane, state.model, scope, on_progress)
 
 
 def analyse_local_global(
-    loaded: LoadedRun, look: Scope, on_progress: Tell, *, clients: int | None = None
+    loaded: LoadedRun, scope: Scope, on_progress: Tell, *, clients: int | None = None
 ) -> AnalysisResult:
-    """How sharp clients' models are on their own data and on everybody's; those of a round, or the
-    first of them."""
+    """Analyse how sharp client models are on their own data and on the data of all clients.
+
+    `clients` is the number of clients of the cohort to use, None for all.
+    """
     if clients is not None:
         number("local against global", "clients", clients, low=1, whole=True)
-    state, cohort = loaded.state, _cohort(loaded)[:clients]
+    state, cohort = loaded.state, next_cohort(loaded)[:clients]
     settings = {
         "round": state.round,
         "clients": cohort,
-        "examples": look.examples,
-        "seed": look.seed,
+        "examples": scope.examples,
+        "seed": scope.seed,
     }
 
     def work() -> Result:
-        rows: list[Result] = loaded.shelf.begun("local_global", settings) or []
-        outcome = _client_models(loaded)
-        both = LocalGlobal(
-            prepared=loaded.ready,
+        rows: list[Result] = loaded.store.load_partial("local_global", settings) or []
+        cohort_models = trained_client_models(loaded)
+        analysis = LocalGlobal(
+            prepared=loaded.prepared,
             round=state.round,
-            models={client: outcome[client] for client in cohort},
-            examples=look.examples,
-            seed=look.seed,
+            models={client: cohort_models[client] for client in cohort},
+            examples=scope.examples,
+            seed=scope.seed,
         )
-        for row in both.rows({row["client"] for row in rows}, on_progress):
+        for row in analysis.rows({row["client"] for row in rows}, on_progress):
             rows.append(row)
-            loaded.shelf.note("local_global", settings, rows)
-        return both.result(rows)
+            loaded.store.save_partial("local_global", settings, rows)
+        return analysis.result(rows)
 
-    return once(loaded.shelf, "local_global", settings, work)
+    return load_or_compute(loaded.store, "local_global", settings, work)
 
 
 def analyse_corruptions(
-    loaded: LoadedRun, look: Scope, on_progress: Tell, *, kinds: Sequence[str] | None
+    loaded: LoadedRun, scope: Scope, on_progress: Tell, *, kinds: Sequence[str] | None
 ) -> AnalysisResult:
-    """The headline under each kind of corruption; of a whole test set that has published ones, on
-    those if at hand."""
-    name, model = loaded.model(look.model)
-    published = official(loaded.experiment.on) if look.where == "test" else None
-    reference = loaded.ready.fed.tests.get(loaded.ready.exp.task.reference)
+    """Analyse the headline under each kind of corruption.
+
+    The published images are used if they exist for the test set and were downloaded.
+    """
+    name, model = loaded.model(scope.model)
+    published = official(loaded.experiment.on) if scope.where == "test" else None
+    reference = loaded.prepared.fed.tests.get(loaded.prepared.exp.task.reference)
     settings = {
-        **look.said(loaded, name),
+        **scope.settings(loaded, name),
         "kinds": None if kinds is None else list(kinds),
         "images": source(published),
         **({} if reference is None else {"looked up in": len(reference)}),
     }
 
     def work() -> Result:
-        found: dict[str, list[float]] = loaded.shelf.begun("corruptions", settings) or {}
-        data = look.data(loaded)
-        for kind, scores in under_all(
-            loaded.ready.learner,
+        scores_of_kinds: dict[str, list[float]] = (
+            loaded.store.load_partial("corruptions", settings) or {}
+        )
+        data = scope.data(loaded)
+        for kind, scores in evaluate_corruptions(
+            loaded.prepared.learner,
             model,
             data,
             kinds=kinds,
-            seed=look.seed,
-            known=list(found),
+            seed=scope.seed,
+            known=list(scores_of_kinds),
             on_progress=on_progress,
             published=published,
             reference=reference,
         ):
-            found[kind] = scores
-            loaded.shelf.note("corruptions", settings, found)
-        return robustness(found, published)
+            scores_of_kinds[kind] = scores
+            loaded.store.save_partial("corruptions", settings, scores_of_kinds)
+        return robustness(scores_of_kinds, published)
 
     return replace(
-        once(loaded.shelf, "corruptions", settings, work), headline=loaded.experiment.headline
+        load_or_compute(loaded.store, "corruptions", settings, work),
+        headline=loaded.experiment.headline,
     )
 
 
 def analyse_partition(loaded: LoadedRun, on_progress: Tell) -> AnalysisResult:
-    """How many examples of each class each client holds."""
+    """Count the examples of each class at each client."""
 
     def work() -> Result:
-        fed = loaded.ready.fed
-        shown = min(fed.population, SHOWN)
+        fed = loaded.prepared.fed
+        shown = min(fed.population, MAX_CLIENTS)
         counts = [fed.data(client).counts(fed.classes).tolist() for client in range(shown)]
         return {"counts": counts, "clients": fed.population, "shown": shown}
 
-    return once(loaded.shelf, "partition", {}, work)
+    return load_or_compute(loaded.store, "partition", {}, work)
 
 
 def _landscape(
@@ -327,72 +356,43 @@ def _landscape(
     settings: Settings,
     land: Landscape,
     model: Model,
-    look: Scope,
+    scope: Scope,
     on_progress: Tell,
 ) -> AnalysisResult:
     def work() -> Result:
-        values: list[Any] = loaded.shelf.begun(kind, settings) or []
-        noted = time.monotonic()
+        values: list[Any] = loaded.store.load_partial(kind, settings) or []
+        saved = time.monotonic()
         try:
             for value in losses(
-                loaded.ready.learner,
+                loaded.prepared.learner,
                 model.buffers,
                 land,
-                look.data(loaded),
+                scope.data(loaded),
                 start=len(values),
                 on_progress=on_progress,
             ):
                 values.append(list(value))
-                if time.monotonic() - noted > NOTED:
-                    loaded.shelf.note(kind, settings, values)
-                    noted = time.monotonic()
+                if time.monotonic() - saved > SAVE_INTERVAL:
+                    loaded.store.save_partial(kind, settings, values)
+                    saved = time.monotonic()
         except KeyboardInterrupt:
-            loaded.shelf.note(kind, settings, values)
+            loaded.store.save_partial(kind, settings, values)
             raise
         return land.result(values)
 
-    return once(loaded.shelf, kind, settings, work)
+    return load_or_compute(loaded.store, kind, settings, work)
 
 
-def _cohort(loaded: LoadedRun) -> list[int]:
-    """The clients of the round that would come next; of the last one if the rounds were given."""
-    prepared, round = loaded.ready, loaded.state.round
-    if (
-        prepared.exp.topology.has_chains
-        or not prepared.exp.topology.synchronous
-        or len(prepared.slots) > 1
-    ):
-        raise SettingError(
-            f"{loaded.folder}: what is local and what is global is defined where every client is sent the server's "
-            f"one model, not with {prepared.exp.topology}. Choose a run with a star."
-        )
-    cohorts = prepared.clients.sampler.cohorts
-    return selected_clients(
-        prepared.select(round if cohorts is None else min(round, len(cohorts) - 1))
-    )
-
-
-def _client_models(loaded: LoadedRun) -> dict[int, Model]:
-    """The models of that round's clients, as the run itself would make them."""
-    state, cohort = loaded.state, _cohort(loaded)
-    return client_models(
-        loaded.ready,
-        state.model,
-        state.round,
-        cohort,
-        states=state.server[SERVER],
-        memory=state.clients.state,
-    )
-
-
-def _alike(runs: Sequence[LoadedRun]) -> None:
-    """Refuse models that are not points of the same space."""
-    shapes = {run.ready.learner.flat.layout.shapes for run in runs}
+def _refuse_different_shapes(runs: Sequence[LoadedRun]) -> None:
+    """Raise `SettingError` for models whose parameters have different shapes."""
+    shapes = {run.prepared.learner.flat.layout.shapes for run in runs}
     if len(shapes) > 1:
-        said = [
-            f"{run.folder} ({run.experiment.model}, {run.ready.learner.flat.layout.dim:,} numbers)"
+        texts = [
+            f"{run.folder} ({run.experiment.model}, "
+            f"{run.prepared.learner.flat.layout.dim:,} parameters)"
             for run in runs
         ]
         raise SettingError(
-            f"the models have different shapes: {', '.join(said)}. Choose runs with the same model and data."
+            f"the models have different shapes: {', '.join(texts)}. "
+            "Choose runs with the same model and data."
         )

@@ -1,7 +1,7 @@
-"""Finished analyses beside a run, one JSON file each, and what there is of unfinished ones.
+"""Stored analyses of a run: one JSON file for each finished one, and files of partial results.
 
 analysis/KIND-DIGEST.json        kind, settings, result; the digest is that of kind and settings
-analysis/KIND-DIGEST.part.json   how far one that was interrupted had come
+analysis/KIND-DIGEST.part.json   the partial result of an interrupted analysis
 """
 
 from __future__ import annotations
@@ -37,25 +37,24 @@ PART = {"kind": str, "settings": {"*": object}, "found": object, "run": str, "di
 
 @dataclass(frozen=True)
 class AnalysisStore:
-    """The ``analysis`` folder of the run ``identity``."""
+    """The folder `analysis` of the run `identity`."""
 
     folder: Path
     identity: str
 
     def path(self, kind: str, settings: Settings) -> Path:
-        """Where an analysis with these settings is, or would be."""
+        """Return the path of an analysis with these settings. It need not exist."""
         text = json.dumps([kind, settings], sort_keys=True)
         return self.folder / f"{kind}-{digest(text.encode()).hex()[:12]}.json"
 
     def result(self, kind: str, settings: Settings) -> Result | None:
-        """What was found before with the same settings; None if nothing was, or it cannot be
-        read."""
-        return self._found(read_analysis, self.path(kind, settings), kind, settings).get("result")
+        """Return the stored result of an analysis with these settings, or None."""
+        return self._read(read_analysis, self.path(kind, settings), kind, settings).get("result")
 
     def save(self, kind: str, settings: Settings, result: Result, seconds: float) -> Path:
-        """Write a finished analysis, and forget how far it had come."""
+        """Write a finished analysis and delete its partial result."""
         made = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-        whole = {
+        content = {
             "kind": kind,
             "settings": settings,
             "fedflat": __version__,
@@ -64,21 +63,21 @@ class AnalysisStore:
             "result": result,
         }
         path = self.path(kind, settings)
-        self._write(path, whole)
+        self._write(path, content)
         discard(self._part(path))
         return path
 
-    def begun(self, kind: str, settings: Settings) -> Any:
-        """What an interrupted analysis had found; None if there was none."""
-        return self._found(_read_part, self._part(self.path(kind, settings)), kind, settings).get(
+    def load_partial(self, kind: str, settings: Settings) -> Any:
+        """Return the partial result of an interrupted analysis, or None."""
+        return self._read(_read_part, self._part(self.path(kind, settings)), kind, settings).get(
             "found"
         )
 
-    def note(self, kind: str, settings: Settings, found: Any) -> None:
-        """Write down what was found so far."""
+    def save_partial(self, kind: str, settings: Settings, partial: Any) -> None:
+        """Write a partial result."""
         self._write(
             self._part(self.path(kind, settings)),
-            {"kind": kind, "settings": settings, "found": found},
+            {"kind": kind, "settings": settings, "found": partial},
         )
 
     def _part(self, path: Path) -> Path:
@@ -86,14 +85,13 @@ class AnalysisStore:
 
     def _write(self, path: Path, content: Mapping[str, Any]) -> None:
         own_folder(self.folder)
-        whole = json.loads(encode({**content, "run": self.identity}))
-        write_file(path, encode(signed(whole)))
+        values = json.loads(encode({**content, "run": self.identity}))
+        write_file(path, encode(signed(values)))
 
-    def _found(
+    def _read(
         self, read: Callable[[Path, str], dict[str, Any]], path: Path, kind: str, settings: Settings
     ) -> dict[str, Any]:
-        """What a file says of such an analysis; nothing if it is of another one, or cannot be
-        believed."""
+        """Return the content of a file. Empty if it is damaged or of another analysis."""
         try:
             saved = read(path, self.identity)
         except Damaged:
@@ -102,23 +100,25 @@ class AnalysisStore:
 
 
 def read_analysis(path: Path, identity: str) -> dict[str, Any]:
-    """What the file of a finished analysis of a run says; `Damaged` if it is not as it was
-    written."""
-    saved = _checked(path, FINISHED, identity)
+    """Read the file of a finished analysis of the run `identity`.
+
+    Raises `Damaged` if the file was changed, is incomplete, or belongs to another run.
+    """
+    saved = _read_checked(path, FINISHED, identity)
     check(saved["result"], kinds.RESULTS.get(saved["kind"], object), "result")
     return saved
 
 
 def _read_part(path: Path, identity: str) -> dict[str, Any]:
-    saved = _checked(path, PART, identity)
-    check(saved["found"], kinds.BEGUN.get(saved["kind"], object), "found")
+    saved = _read_checked(path, PART, identity)
+    check(saved["found"], kinds.PARTIAL.get(saved["kind"], object), "found")
     return saved
 
 
-def _checked(path: Path, schema: Schema, identity: str) -> dict[str, Any]:
+def _read_checked(path: Path, schema: Schema, identity: str) -> dict[str, Any]:
     saved: dict[str, Any] = read_json(path)
     check(saved, schema)
     saved = verified(saved)
     if saved["run"] != identity:
-        raise Damaged("it is of another run")
+        raise Damaged("it belongs to another run")
     return saved

@@ -1,5 +1,4 @@
-"""What the results of each kind of analysis look like, and what is kept of one that was
-interrupted."""
+"""JSON schemas of the results of each kind of analysis, and of partial results."""
 
 from __future__ import annotations
 
@@ -99,7 +98,7 @@ RESULTS: dict[str, Schema] = {
 }
 
 _VALUES = [[NUMBER]]
-BEGUN: dict[str, Schema] = {
+PARTIAL: dict[str, Schema] = {
     "curvature": {"*": RESULTS["curvature"]},
     "surface": _VALUES,
     "plane": _VALUES,

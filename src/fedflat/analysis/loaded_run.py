@@ -1,5 +1,4 @@
-"""A run folder opened to be looked at: its data, its learner, its models. Nothing in it is
-changed."""
+"""A run folder loaded for analysis: its data, learner and models. The folder is not changed."""
 
 from __future__ import annotations
 
@@ -34,89 +33,94 @@ class LoadedRun:
 
     @cached_property
     def experiment(self) -> Experiment:
-        """What was run."""
+        """The experiment of the run."""
         return from_json(self.facts["experiment"], exact=False)
 
     @property
     def name(self) -> str:
-        """The run for people."""
+        """Method and seed as text."""
         return f"{self.experiment.method}, seed {self.experiment.seed}"
 
     @cached_property
-    def ready(self) -> PreparedRun:
-        """Its data and learner."""
+    def prepared(self) -> PreparedRun:
+        """Data and learner of the run."""
         with remembered(self.facts["origin"].get("place")):
             prepared = prepare(self.experiment)
             check_same_origin(self.folder, self.facts["origin"], origin_of(prepared))
         return load_descriptions(prepared, self.folder, self.facts["identity"])
 
     @property
-    def shelf(self) -> AnalysisStore:
-        """Where its analyses are kept."""
+    def store(self) -> AnalysisStore:
+        """The stored analyses of the run."""
         return AnalysisStore(self.folder / "analysis", self.facts["identity"])
 
     @cached_property
     def facts(self) -> Facts:
-        """What run.json says."""
+        """The content of run.json."""
         return read_facts(self.folder)
 
     @cached_property
     def models(self) -> dict[str, Model]:
-        """Its last models by name: those of the end, or of the last checkpoint if it has not
-        ended."""
-        if self.standing is not None:
-            return models_of(self.ready, self.state.round, self.state.models, self.state.averages)
+        """The last models by name: final ones, or those of the last checkpoint of a running run."""
+        if self.checkpoint_round is not None:
+            return models_of(
+                self.prepared, self.state.round, self.state.models, self.state.averages
+            )
         return {
             name: unnamed(
-                self.ready.learner, read_model(self.folder, self.facts, name), self.folder
+                self.prepared.learner, read_model(self.folder, self.facts, name), self.folder
             )
             for name in self.facts["end"]["models"]
         }
 
     @property
     def reported(self) -> str:
-        """The name of the model whose scores the run reports."""
+        """Name of the model whose scores the run reports."""
         return (
             list(self.models)[-1]
-            if self.standing is not None
+            if self.checkpoint_round is not None
             else str(self.facts["end"]["reported"])
         )
 
     @cached_property
-    def standing(self) -> int | None:
-        """The round of its last checkpoint, whose model is used, if it has not ended."""
+    def checkpoint_round(self) -> int | None:
+        """Round of the last checkpoint, if the run is not finished."""
         return self.state.round if self.facts["status"] == "running" else None
 
     @property
     def unfinished(self) -> str:
-        """A sentence if the run has not ended."""
-        if self.standing is None:
+        """A sentence if the run is not finished, else ""."""
+        if self.checkpoint_round is None:
             return ""
-        return f"{self.folder} has not ended: its model of round {self.standing} is used."
+        return f"{self.folder} is not finished: its model of round {self.checkpoint_round} is used."
 
-    def spelled(self, model: str) -> str:
-        """One of its models as ``RUN:MODEL``; of a run that goes on, with the round."""
+    def model_text(self, model: str) -> str:
+        """Return the name of a model as `RUN:MODEL`, with the round if the run is not finished."""
         return f"{self.folder}:{model}" + (
-            "" if self.standing is None else f" in round {self.standing}"
+            "" if self.checkpoint_round is None else f" in round {self.checkpoint_round}"
         )
 
     @cached_property
     def state(self) -> RunState:
-        """Where the run stands, by its newest checkpoint that is whole."""
+        """The state of the run in its newest intact checkpoint."""
         return last_state(self.folder, self.facts["identity"])
 
     def model(self, name: str | None) -> tuple[str, Model]:
-        """A model by name; None: the one the run reports, that of its last shadow if it has one."""
-        said = name or self.reported
-        if said not in self.models:
+        """Return name and parameters of a model.
+
+        With None it is the model that the run reports: the last averaged model if there is one.
+        """
+        chosen = name or self.reported
+        if chosen not in self.models:
             raise SettingError(
-                f"{self.folder} has no model {said!r}, only {', '.join(self.models)}. Name one of them."
+                f"{self.folder} has no model {chosen!r}, only {', '.join(self.models)}. "
+                "Choose one of them."
             )
-        return said, self.models[said]
+        return chosen, self.models[chosen]
 
     def examples(self, where: str) -> ClientData:
-        """The set "test", "train" (of all clients together), or "client:3"."""
-        fed = self.ready.fed
+        """Return the examples "test", "train" (of all clients), or "client:3"."""
+        fed = self.prepared.fed
         if where == "test":
             return fed.test
         if where == "train":
@@ -125,32 +129,37 @@ class LoadedRun:
         if kind == "client" and re.fullmatch("[0-9]{1,12}", place) and int(place) < fed.population:
             return fed.data(int(place))
         raise SettingError(
-            f"the set must be test, train, or client:K with K from 0 to {fed.population - 1}, found {where!r}."
+            "the set must be test, train, or client:K with K from 0 to "
+            f"{fed.population - 1}, found {where!r}."
         )
 
 
 def loaded_runs(
     folders: list[Path], say: Callable[[str], object] = lambda text: None
 ) -> list[LoadedRun]:
-    """The runs in these folders; a study is all its runs that have begun, and ``say`` is told if
-    some have not."""
-    found: list[LoadedRun] = []
+    """Return the runs in these run and study folders.
+
+    Of a study, only runs that have started are returned. `say` is called with a sentence about the
+    others.
+    """
+    loaded: list[LoadedRun] = []
     for folder in folders:
-        begun = runs_in(folder, say)
-        if not begun:
-            raise RunError(f"no run of {folder} has begun. Run it with: fedflat resume {folder}")
-        found += [LoadedRun(run) for run in begun]
-    return found
+        started = runs_in(folder, say)
+        if not started:
+            raise RunError(f"no run of {folder} has started. Run it with: fedflat resume {folder}")
+        loaded += [LoadedRun(run) for run in started]
+    return loaded
 
 
-def one_model(said: str) -> tuple[LoadedRun, str, Model]:
-    """The run, the name and the model of a text ``RUN`` or ``RUN:MODEL``."""
-    folder, name = Path(said), None
-    if not os.path.lexists(folder) and ":" in said:
-        folder, name = Path(said.rpartition(":")[0]), said.rpartition(":")[2]
+def one_model(text: str) -> tuple[LoadedRun, str, Model]:
+    """Return the run, the name and the model of a text `RUN` or `RUN:MODEL`."""
+    folder, name = Path(text), None
+    if not os.path.lexists(folder) and ":" in text:
+        folder, name = Path(text.rpartition(":")[0]), text.rpartition(":")[2]
     if not is_run(folder):
         raise RunError(
-            f"{folder} is not a run folder: it has no run.json. Name a run, or RUN:MODEL for one of its models."
+            f"{folder} is not a run folder: it has no run.json. "
+            "Give a run folder, or RUN:MODEL for one of its models."
         )
     loaded = LoadedRun(folder)
     return loaded, *loaded.model(name)

@@ -1,4 +1,4 @@
-"""How sharp clients' models are on their own data, and on everybody's.
+"""Sharpness of client models on their own data and on the data of all clients.
 
 Caldarola et al., Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware
 Minimization for Federated Learning, CVPR 2025, Table 1: for each client of the last cohort, the
@@ -20,22 +20,22 @@ from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Replies, Reply, aggregate
 from fedflat.data.examples import ClientData
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.flatness.curvature import Progress, Tell, unheard
+from fedflat.flatness.curvature import OnProgress, Progress, no_progress
 from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.objective import BATCH
 from fedflat.flatness.spectrum import eigenvalues, steps_of
 from fedflat.flatness.subsample import subset
 from fedflat.server.piece import ServerState, server_step
 
-Remember = Callable[[int], ClientState]
-"""What a client remembers from its visits before."""
+LoadState = Callable[[int], ClientState]
+"""Returns the stored state of a client."""
 
 Row = dict[str, Any]
 """A client and its two eigenvalues, "local" and "global"."""
 
 
-def forgetful(client: int) -> ClientState:
-    """Nothing: as before the first visit."""
+def no_state(client: int) -> ClientState:
+    """Return an empty state, as before the first round of a client."""
     return {}
 
 
@@ -46,35 +46,34 @@ def client_models(
     cohort: Sequence[int],
     *,
     states: ServerState | None = None,
-    memory: Remember = forgetful,
+    memory: LoadState = no_state,
 ) -> dict[int, Model]:
-    """Each client's model at the end of its visit in ``round``, as the method runs it from
-    ``model``.
+    """Return each client's model after local training in `round`, starting from `model`.
 
-    ``desks`` and ``memory`` are what the server's pieces and the clients remember, for methods that
-    do. Nothing of the run is changed.
+    `states` are the states of the server's pieces and `memory` returns those of the clients, for
+    methods that have any. The run is not changed.
     """
-    exp, job, found = prepared.exp, replace(prepared.job, returns_models=True), dict[int, Model]()
+    exp, job, models = prepared.exp, replace(prepared.job, returns_models=True), dict[int, Model]()
 
     def send(broadcast: Broadcast) -> Replies:
         weighting = exp.weighting or exp.method.weighting or "sized"
         rule = exp.method.aggregator.combine if exp.method.aggregator else None
         return aggregate(
             broadcast,
-            visits(broadcast),
+            run_clients(broadcast),
             population=prepared.fed.population,
             weighting=weighting,
             aggregator=rule,
         )
 
-    def visits(broadcast: Broadcast) -> Iterator[Reply]:
+    def run_clients(broadcast: Broadcast) -> Iterator[Reply]:
         broadcast = prepared.addressed(broadcast, cohort)
         for client in cohort:
             reply, _ = run_client(
                 job, Request(client, broadcast, memory(client)), prepared.fed.data(client)
             )
             if broadcast.commit and reply.client_params is not None:
-                found[client] = reply.client_params
+                models[client] = reply.client_params
             yield reply
 
     server_step(
@@ -83,54 +82,55 @@ def client_models(
         send,
         Broadcast(round, model.params, model.buffers, exp.lr(round)),
     )
-    return found
+    return models
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalGlobal:
-    """The models of some clients, and the sets they are looked at on."""
+    """The models of some clients, and the examples they are evaluated on."""
 
     prepared: PreparedRun
     round: int
     models: Mapping[int, Model]
     examples: int | None = None
-    """How many of everybody's examples, drawn by ``seed``; None: all."""
+    """Number of examples of the union, sampled by `seed`. None for all."""
     seed: int = 0
     batch_size: int = BATCH
 
     @cached_property
-    def everybody(self) -> ClientData:
-        """The examples of all clients together."""
+    def union(self) -> ClientData:
+        """The training examples of all clients."""
         return self.prepared.fed.pooled().data(0)
 
     @cached_property
     def used(self) -> ClientData:
-        """Those of them that are looked at."""
-        return (
-            self.everybody
-            if self.examples is None
-            else subset(self.everybody, self.examples, self.seed)
-        )
+        """The examples of the union that are used."""
+        return self.union if self.examples is None else subset(self.union, self.examples, self.seed)
 
-    def rows(self, known: Collection[int] = (), on_progress: Tell = unheard) -> Iterator[Row]:
-        """Largest eigenvalues of each client's model on its own data and on everybody's; not of the
-        ``known``."""
-        left = {client: model for client, model in self.models.items() if client not in known}
-        each, plan = steps_of(1) + 1, dict[str, float]()
-        for client in left:
+    def rows(
+        self, known: Collection[int] = (), on_progress: OnProgress = no_progress
+    ) -> Iterator[Row]:
+        """Compute the eigenvalues of each client's model, except for clients in `known`."""
+        remaining = {client: model for client, model in self.models.items() if client not in known}
+        steps, plan = steps_of(1) + 1, dict[str, float]()
+        for client in remaining:
             plan[f"client {client}, own data"] = (
-                each * len(self.prepared.fed.data(client)) / len(self.used)
+                steps * len(self.prepared.fed.data(client)) / len(self.used)
             )
-            plan[f"client {client}, everybody's data"] = each
+            plan[f"client {client}, all data"] = steps
         progress = Progress(plan, on_progress)
-        for client, model in left.items():
-            own = self._top(
+        for client, model in remaining.items():
+            local = self._largest_eigenvalue(
                 f"client {client}, own data", model, self.prepared.fed.data(client), progress
             )
-            abroad = self._top(f"client {client}, everybody's data", model, self.used, progress)
-            yield {"client": client, "local": own, "global": abroad}
+            global_ = self._largest_eigenvalue(
+                f"client {client}, all data", model, self.used, progress
+            )
+            yield {"client": client, "local": local, "global": global_}
 
-    def _top(self, what: str, model: Model, data: ClientData, progress: Progress) -> float:
+    def _largest_eigenvalue(
+        self, what: str, model: Model, data: ClientData, progress: Progress
+    ) -> float:
         with progress.part(what, weight=len(data) / len(self.used)):
             hessian = Hessian(
                 self.prepared.learner, model, data, batch_size=self.batch_size, tick=progress.tick
@@ -138,11 +138,11 @@ class LocalGlobal:
             return float(eigenvalues(hessian, 1, seed=self.seed).values[0])
 
     def result(self, rows: Sequence[Row]) -> dict[str, Any]:
-        """All rows, and their means, ready for JSON."""
+        """Return all rows and their means as JSON values."""
         return {
             "round": self.round,
             "examples": len(self.used),
-            "of": len(self.everybody),
+            "of": len(self.union),
             "clients": list(rows),
             "local": fmean(row["local"] for row in rows),
             "global": fmean(row["global"] for row in rows),

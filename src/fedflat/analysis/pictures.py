@@ -1,7 +1,6 @@
-"""What a model sees: examples of every test set beside their truth, and which class is taken for
-which.
+"""Predicted masks of examples beside their ground truth, and confusion matrices.
 
-Pictures are kept as small PNG files in the JSON of the analysis, so that a page needs no data.
+Pictures are stored as small PNG files in the JSON of the analysis, so that a report needs no data.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from fedflat.analysis.analyses import AnalysisResult, Scope, Tell, once
+from fedflat.analysis.analyses import AnalysisResult, Scope, Tell, load_or_compute
 from fedflat.analysis.analysis_store import Result
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.analysis.predict import class_names
@@ -30,42 +29,42 @@ from fedflat.errors import SettingError, number
 from fedflat.experiments.eval_models import EvalModels
 from fedflat.flatness.subsample import subset
 from fedflat.tasks.iou import confusion, mean_iou
-from fedflat.tasks.segmentation import Segmentation
 
-WIDEST = 256
-"""Pixels across of a picture that is kept."""
-MOST_EACH = 12
-"""Examples of a test set."""
-MOST_CLASSES = 256
-"""Of a confusion that can be looked at."""
+MAX_WIDTH = 256
+"""Largest width of a stored picture in pixels."""
+MAX_EXAMPLES = 12
+"""Largest number of examples of a test set."""
+MAX_CLASSES = 256
+"""Largest number of classes of a confusion matrix."""
 
 
 def analyse_pictures(
-    loaded: LoadedRun, look: Scope, on_progress: Tell, *, each: int = 3
+    loaded: LoadedRun, scope: Scope, on_progress: Tell, *, each: int = 3
 ) -> AnalysisResult:
-    """The same few examples of every test set: the image, its truth, and what the model makes of
-    it.
+    """Store some examples of every test set: image, ground truth and predicted mask.
 
-    So many of each set, spread over it; of a set with domains one of each, `MOST_EACH` at most.
+    `each` examples are taken evenly from each set. Of a set with domains, one example of each
+    domain is taken, at most `MAX_EXAMPLES`.
     """
-    number("pictures", "each", each, low=1, high=MOST_EACH, whole=True)
-    task = loaded.ready.exp.task
-    if not isinstance(task, Segmentation):
+    number("pictures", "each", each, low=1, high=MAX_EXAMPLES, whole=True)
+    task = loaded.prepared.exp.task
+    if not task.segments:
         raise SettingError(
-            f"{loaded.folder} learns {task}: there are pictures of masks only. Ask for --confusion."
+            f"{loaded.folder}: pictures need a task that predicts masks, found {task}. "
+            "Use --confusion."
         )
-    name, model = loaded.model(look.model)
+    name, model = loaded.model(scope.model)
     settings = {"model": name, "each": each} | (
-        {} if loaded.standing is None else {"round": loaded.standing}
+        {} if loaded.checkpoint_round is None else {"round": loaded.checkpoint_round}
     )
 
     def work() -> Result:
         names, tests = class_names(loaded), _tests(loaded)
         sets = {}
         for done, (where, data) in enumerate(tests.items()):
-            guesses = _guesses(loaded, model, data, chosen(data, each))
+            masks = _masks(loaded, model, data, choose_examples(data, each))
             sets[where] = [
-                _example(loaded, data, place, guess) for place, guess in sorted(guesses.items())
+                _example(loaded, data, place, mask) for place, mask in sorted(masks.items())
             ]
             on_progress(done + 1, len(tests), where)
         colours = palette(names, len(names))[: len(names)].tolist()
@@ -75,34 +74,39 @@ def analyse_pictures(
             "sets": {where: some for where, some in sets.items() if some},
         }
 
-    return once(loaded.shelf, "pictures", settings, work)
+    return load_or_compute(loaded.store, "pictures", settings, work)
 
 
-def analyse_confusion(loaded: LoadedRun, look: Scope, on_progress: Tell) -> AnalysisResult:
-    """How many examples, or pixels, of each class were given each class, on every test set."""
-    task, width = loaded.ready.exp.task, loaded.ready.learner.outputs
-    if not (task.classifies or isinstance(task, Segmentation)):
+def analyse_confusion(loaded: LoadedRun, scope: Scope, on_progress: Tell) -> AnalysisResult:
+    """Count how many examples, or pixels, of each class are predicted as each class.
+
+    Each test set has its own confusion matrix.
+    """
+    task, width = loaded.prepared.exp.task, loaded.prepared.learner.outputs
+    if not (task.classifies or task.segments):
         raise SettingError(
-            f"{loaded.folder} learns {task}, which gives no classes that could be confused."
+            f"{loaded.folder}: a confusion matrix needs a task that predicts classes, "
+            f"found {task}. Leave --confusion out."
         )
-    if width > MOST_CLASSES:
+    if width > MAX_CLASSES:
         raise SettingError(
-            f"{loaded.folder} tells {width} classes apart, and a page shows {MOST_CLASSES} at most."
+            f"{loaded.folder}: the model has {width} classes, and a confusion matrix can show at "
+            f"most {MAX_CLASSES}. Leave --confusion out."
         )
-    name, model = loaded.model(look.model)
-    tests = _tests(loaded) if look.where == "test" else {look.where: loaded.examples(look.where)}
-    ignored = task.ignore if isinstance(task, Segmentation) else -1
+    name, model = loaded.model(scope.model)
+    tests = _tests(loaded) if scope.where == "test" else {scope.where: loaded.examples(scope.where)}
+    ignored = task.ignored_label
 
     def work() -> Result:
         sets = {}
         for done, (where, data) in enumerate(tests.items()):
             some = (
                 data
-                if look.examples is None
-                else subset(data, min(look.examples, len(data)), look.seed)
+                if scope.examples is None
+                else subset(data, min(scope.examples, len(data)), scope.seed)
             )
             matrix = torch.zeros(width, width, dtype=torch.long)
-            for _, batch, output in _seen(loaded, model, some):
+            for _, batch, output in _predictions(loaded, model, some):
                 matrix += confusion(output.argmax(1), batch.targets, width, ignored).cpu()
             if matrix.any():
                 sets[where] = matrix.tolist()
@@ -110,83 +114,84 @@ def analyse_confusion(loaded: LoadedRun, look: Scope, on_progress: Tell) -> Anal
         names = class_names(loaded)
         return {"names": [*names, *map(str, range(len(names), width))], "sets": sets}
 
-    return once(loaded.shelf, "confusion", look.said(loaded, name), work)
+    return load_or_compute(loaded.store, "confusion", scope.settings(loaded, name), work)
 
 
-def chosen(data: ClientData, each: int) -> list[int]:
-    """Places of examples to be shown: one of each domain, if there are several; else ``each``,
-    spread evenly."""
+def choose_examples(data: ClientData, each: int) -> list[int]:
+    """Return indices of examples to show: one per domain if there are several, else `each`."""
     domains = data.domains.finest() if data.domains else {}
     if len(domains) > 1:
         first = [places[len(places) // 2] for places in domains.values()]
-        return [first[i] for i in _spread(len(first), min(len(first), MOST_EACH))]
-    return _spread(len(data), min(each, len(data)))
+        return [first[i] for i in _evenly_spaced(len(first), min(len(first), MAX_EXAMPLES))]
+    return _evenly_spaced(len(data), min(each, len(data)))
 
 
-def _spread(count: int, wanted: int) -> list[int]:
+def _evenly_spaced(count: int, wanted: int) -> list[int]:
     return [(2 * i + 1) * count // (2 * wanted) for i in range(wanted)]
 
 
 def _tests(loaded: LoadedRun) -> dict[str, ClientData]:
-    """The test sets that have scores."""
-    fed, task = loaded.ready.fed, loaded.ready.exp.task
+    """Return the test sets that have scores."""
+    fed, task = loaded.prepared.fed, loaded.prepared.exp.task
     return {name: data for name, data in fed.tests.items() if name != task.reference}
 
 
-def _seen(loaded: LoadedRun, model: Model, data: ClientData) -> Iterator[tuple[Tensor, Batch, Any]]:
-    """Batch by batch, as the run is tested: places, batch, and what the model makes of it."""
-    prepared = loaded.ready
-    fitted = eval_model_piece(prepared.job.pieces) is not None
-    eval_models = prepared.eval_models(loaded.state.clients) if fitted else EvalModels()
+def _predictions(
+    loaded: LoadedRun, model: Model, data: ClientData
+) -> Iterator[tuple[Tensor, Batch, Any]]:
+    """Iterate over indices, batch and output of each batch, as the run evaluates them."""
+    prepared = loaded.prepared
+    adapted = eval_model_piece(prepared.job.pieces) is not None
+    eval_models = prepared.eval_models(loaded.state.clients) if adapted else EvalModels()
     for part in eval_models.parts(data, model):
         yield from part_outputs(prepared.learner, data, part)
 
 
-def _guesses(
-    loaded: LoadedRun, model: Model, data: ClientData, wanted: list[int]
+def _masks(
+    loaded: LoadedRun, model: Model, data: ClientData, chosen: list[int]
 ) -> dict[int, Tensor]:
-    """The masks of the examples at these places."""
-    found = {}
-    for places, _, output in _seen(loaded, model, data):
+    """Return the predicted masks of the examples at these indices."""
+    masks = {}
+    for places, _, output in _predictions(loaded, model, data):
         for row, place in enumerate(places.tolist()):
-            if place in wanted:
-                found[place] = output[row].argmax(0)
-    return found
+            if place in chosen:
+                masks[place] = output[row].argmax(0)
+    return masks
 
 
-def _example(loaded: LoadedRun, data: ClientData, place: int, guess: Tensor) -> Result:
+def _example(loaded: LoadedRun, data: ClientData, place: int, mask: Tensor) -> Result:
     raw = data.examples.raw(data.index[place : place + 1])
-    truth, task = raw.targets[0].long(), loaded.ready.exp.task
-    ignored = task.ignore if isinstance(task, Segmentation) else -1
-    score = mean_iou(confusion(guess, truth, loaded.ready.learner.outputs, ignored))
+    truth, task = raw.targets[0].long(), loaded.prepared.exp.task
+    ignored = task.ignored_label
+    score = mean_iou(confusion(mask, truth, loaded.prepared.learner.outputs, ignored))
     return {
         "place": int(data.index[place]),
         "domain": ", ".join(data.domains.each[place]) if data.domains else "",
-        "image": kept(levels(raw)[0]),
-        "truth": kept_mask(loaded, torch.where(truth == ignored, 255, truth)),
-        "mask": kept_mask(loaded, guess),
+        "image": encode_image(levels(raw)[0]),
+        "truth": encode_mask(loaded, torch.where(truth == ignored, 255, truth)),
+        "mask": encode_mask(loaded, mask),
         "score": score if np.isfinite(score) else None,
     }
 
 
 def levels(raw: Examples) -> Tensor:
-    """Images as they are stored, as levels from 0 to 255."""
+    """Return stored images as levels from 0 to 255."""
     x: Tensor = raw.inputs
     return x.float() if x.dtype == torch.uint8 else (255 * x.float()).clamp(0, 255)
 
 
-def kept(image: Tensor, widest: int = WIDEST) -> str:
-    """An image ``(C, h, w)`` of levels as a small PNG file in letters."""
+def encode_image(image: Tensor, widest: int = MAX_WIDTH) -> str:
+    """Return an image ``(C, h, w)`` of levels as a small PNG file in base64."""
     step = -(-image.shape[-1] // widest)
     small = avg_pool2d(image.unsqueeze(0), step, ceil_mode=True)[0] if step > 1 else image
     pixels = small.round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
     return b64encode(png(pixels if pixels.shape[2] == 3 else pixels[..., 0])).decode()
 
 
-def kept_mask(loaded: LoadedRun, mask: Tensor) -> str:
-    """A mask ``(h, w)`` likewise, in its colours."""
+def encode_mask(loaded: LoadedRun, mask: Tensor) -> str:
+    """Return a mask ``(h, w)`` as a small PNG file in base64, with the colours of its classes."""
     names = class_names(loaded)
-    step = -(-mask.shape[-1] // WIDEST)
+    step = -(-mask.shape[-1] // MAX_WIDTH)
     return b64encode(
         png(mask[::step, ::step].to(torch.uint8).cpu().numpy(), palette(names, len(names)))
     ).decode()

@@ -1,9 +1,8 @@
-"""What a run's model makes of pictures in files: a mask of classes, or a class, prepared as the
-run's test images are.
+"""Predict the masks or classes of image files with the model of a run.
 
-A picture is brought to the size that the run is tested at, and its mask back to the picture's own.
-With another size of one's own it is fed at that size, with its edges repeated to the right and
-below until both sides are multiples of `STRIDE`, which every model of pixels can take.
+Images are prepared as the run's test images are. An image is resized to the size that the run is
+evaluated at, and its mask is resized back. With a given `size` it is fed at that size, padded with
+repeated edges until both sides are multiples of `STRIDE`, as segmentation models need.
 """
 
 from __future__ import annotations
@@ -29,26 +28,24 @@ from fedflat.data.scenes.reading import FrameFiles, read_image, unframed
 from fedflat.data.scenes.scenes import Scenes
 from fedflat.errors import MAX_PIXELS, DataError, SettingError
 from fedflat.experiments.evaluation import load
-from fedflat.tasks.segmentation import Segmentation
 
 Bytes = NDArray[np.uint8]
 STRIDE = 32
-MOST_PIXELS = 1 << 24
-"""Of a picture that is fed at a size of one's own: a network keeps a hundred numbers and more for
-each."""
+MAX_INPUT_PIXELS = 1 << 24
+"""Limit for images fed at a given size: a network stores hundreds of numbers per pixel."""
 IDS, MASK = ".ids.png", ".mask.png"
-"""How the names of masks end, which are no pictures to be looked at again."""
+"""Endings of the names of written masks. Such files are not predicted again."""
 OWN = (0, 0)
-"""The size of each picture itself."""
+"""Feed each image at its own size."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What was made of one picture: its mask, or its class."""
+    """The predicted mask or class of one image."""
 
     path: Path
     shares: dict[str, float]
-    """Of the classes that occur in a mask, the largest first; or each class's probability."""
+    """Share of each class in the mask, the largest first; or probability of each class."""
     ids: Bytes | None = None
 
     @property
@@ -59,38 +56,40 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Predictor:
-    """A model of a run that looks at pictures."""
+    """Predicts masks or classes of image files with a model of a run."""
 
     loaded: LoadedRun
     model: str | None = None
     size: tuple[int, int] | None = None
-    """Height and width that pictures are fed at, or `OWN`; None: as the run is tested."""
+    """Height and width that images are fed at, or `OWN`. None: as the run is evaluated."""
     max_pixels: int = MAX_PIXELS
-    """Pictures with more pixels are refused before they are decoded."""
+    """Images with more pixels are refused before they are decoded."""
 
     def __post_init__(self) -> None:
         check_max_pixels("predict", self.max_pixels)
-        task, shape = self.loaded.ready.exp.task, self.loaded.ready.fed.shape
+        task, shape = self.loaded.prepared.exp.task, self.loaded.prepared.fed.shape
         if not (self.segments or task.classifies):
             raise SettingError(
-                f"{self.loaded.folder} learns {task}, and only classes and masks can be predicted."
+                f"{self.loaded.folder}: only classes and masks can be predicted, found {task}. "
+                "Choose another run."
             )
-        if len(shape) != 3 or shape[0] not in (1, 3) or not _pictures(self.examples):
+        if len(shape) != 3 or shape[0] not in (1, 3) or not _are_pictures(self.examples):
             size = "x".join(map(str, shape))
             raise SettingError(
-                f"{self.loaded.folder} is of {self.loaded.experiment.on}, whose inputs of {size} are no pictures. "
-                "Predict with a run on pictures."
+                f"{self.loaded.folder} was trained on {self.loaded.experiment.on}, whose inputs "
+                f"of {size} are not images. Choose a run on images."
             )
         if self.size is not None and not self.segments:
             raise SettingError(
-                "predict: a class is told at the size that the run is tested at; leave --size out."
+                "predict: classes are predicted at the size that the run is evaluated at. "
+                "Leave --size out."
             )
-        load(self.loaded.ready.learner, self.fit.model)
+        load(self.loaded.prepared.learner, self.fit.model)
 
     @cached_property
     def fit(self) -> EvalModel:
-        """The model as it is tested where nobody has been: what clients keep is theirs."""
-        prepared, (_, model) = self.loaded.ready, self.loaded.model(self.model)
+        """The model as it is evaluated on unseen clients, without the state of any client."""
+        prepared, (_, model) = self.loaded.prepared, self.loaded.model(self.model)
         piece = eval_model_piece(prepared.job.pieces)
         return (
             EvalModel(model) if piece is None else piece.eval_model(prepared.info.layout, model, ())
@@ -98,32 +97,32 @@ class Predictor:
 
     @cached_property
     def segments(self) -> bool:
-        """Whether each pixel has a class."""
-        return isinstance(self.loaded.ready.exp.task, Segmentation)
+        """True if each pixel has a class."""
+        return self.loaded.prepared.exp.task.segments
 
     @cached_property
     def examples(self) -> AnyExamples:
-        """What the run is tested on, whose pictures are prepared in the same way."""
-        return self.loaded.ready.fed.test.examples
+        """The test examples of the run. Images are prepared in the same way."""
+        return self.loaded.prepared.fed.test.examples
 
     @cached_property
     def names(self) -> list[str]:
-        """What the classes are called."""
+        """Names of the classes."""
         return class_names(self.loaded)
 
     @cached_property
     def colours(self) -> Bytes:
-        """The colours of masks."""
+        """Colours of the classes in masks."""
         return palette(self.names, len(self.names))
 
     def look(self, path: Path) -> Prediction:
-        """What is in the picture."""
+        """Predict the mask or the class of an image file."""
         return self._mask(path) if self.segments else self._class(path)
 
     def _mask(self, path: Path) -> Prediction:
         frame = self._frame(path)
         x, own = read_image(path, frame, self.max_pixels)
-        scores = self._scores(x if self.size is None else _filled(x))[
+        scores = self._scores(x if self.size is None else _pad(x))[
             ..., : frame.height, : frame.width
         ]
         ids = unframed(scores.argmax(0).to(torch.uint8).numpy(), frame, own)
@@ -134,15 +133,15 @@ class Predictor:
         )
 
     def _class(self, path: Path) -> Prediction:
-        channels, height, width = self.loaded.ready.fed.shape
+        channels, height, width = self.loaded.prepared.fed.shape
         x = Picture(channels, (height, width), self.max_pixels)(str(path))
-        told = self._scores(x).double().softmax(0)
-        order = told.argsort(descending=True, stable=True)[: len(self.names)].tolist()
-        return Prediction(path, {self.names[place]: float(told[place]) for place in order})
+        probabilities = self._scores(x).double().softmax(0)
+        order = probabilities.argsort(descending=True, stable=True)[: len(self.names)].tolist()
+        return Prediction(path, {self.names[place]: float(probabilities[place]) for place in order})
 
     def _frame(self, path: Path) -> FrameFiles:
         if self.size is None:
-            _, height, width = self.loaded.ready.fed.shape
+            _, height, width = self.loaded.prepared.fed.shape
             return (
                 self.examples.frame
                 if isinstance(self.examples, Scenes)
@@ -150,48 +149,47 @@ class Predictor:
             )
         with opened(path, self.max_pixels) as picture:
             height, width = (picture.height, picture.width) if self.size == OWN else self.size
-        if height * width > MOST_PIXELS:
+        if height * width > MAX_INPUT_PIXELS:
             raise DataError(
-                f"{path}: {width}x{height} pixels are too many at once. Say a smaller --size, or leave it out: then it "
-                "is brought to the size that the run is tested at."
+                f"{path}: {width}x{height} pixels are too many. Use a smaller --size, or leave it "
+                "out to resize the image to the size that the run is evaluated at."
             )
         return FrameFiles(height, width)
 
     def _scores(self, x: Tensor) -> Tensor:
-        learner = self.loaded.ready.learner
-        twice = torch.tensor(
-            [0, 0] if self.fit.batch_statistics else [0]
-        )  # statistics of a batch need two examples
-        batch = self.examples.like(x.unsqueeze(0)).batch(twice, learner.dtype)
+        learner = self.loaded.prepared.learner
+        # Statistics of a batch need two examples.
+        places = torch.tensor([0, 0] if self.fit.batch_statistics else [0])
+        batch = self.examples.like(x.unsqueeze(0)).batch(places, learner.dtype)
         inputs = learner.in_memory_format(batch.inputs.to(learner.device))
         output: Tensor = learner.flat.forward(inputs, norms=self.fit.batch_statistics)
         return output[0, : len(self.names)].cpu()
 
 
 def class_names(loaded: LoadedRun) -> list[str]:
-    """What the classes of a run's data are called: by their names, or by their numbers."""
-    named = loaded.experiment.on.class_names() if loaded.experiment.on is not None else ()
-    return [*named, *map(str, range(len(named), loaded.ready.fed.classes))]
+    """Return the names of the classes of a run's data, or their numbers."""
+    names = loaded.experiment.on.class_names() if loaded.experiment.on is not None else ()
+    return [*names, *map(str, range(len(names), loaded.prepared.fed.classes))]
 
 
 def pictures(places: Sequence[Path]) -> Iterator[Path]:
-    """These files, and those of these folders, but for masks that were written beside them."""
+    """Iterate over image files and the images in folders, without written masks."""
     for place in places:
         if place.exists() and not place.is_dir():
             yield place
             continue
         if not place.is_dir():
-            raise DataError(f"{place} is not there. Name pictures, or a folder of them.")
-        found = [
+            raise DataError(f"{place} does not exist. Give images or a folder of images.")
+        images = [
             path for path in map(Path, pictures_in(place)) if not path.name.endswith((IDS, MASK))
         ]
-        if not found:
-            raise DataError(f"{place} has no pictures in it. Name pictures, or a folder of them.")
-        yield from found
+        if not images:
+            raise DataError(f"{place} has no images in it. Give images or a folder of images.")
+        yield from images
 
 
-def _pictures(examples: AnyExamples) -> bool:
-    """Whether they are stored as bytes, or as floats from 0 to 1."""
+def _are_pictures(examples: AnyExamples) -> bool:
+    """True if the inputs are stored as bytes, or as floats from 0 to 1."""
     if not isinstance(examples, Examples):
         return isinstance(examples, Scenes) or (
             isinstance(examples, OnDisk) and isinstance(examples.read, Picture)
@@ -204,9 +202,8 @@ def _pictures(examples: AnyExamples) -> bool:
     )
 
 
-def _filled(x: Tensor) -> Tensor:
-    """The picture with its last column and row repeated until both sides are multiples of
-    `STRIDE`."""
+def _pad(x: Tensor) -> Tensor:
+    """Repeat the last column and row until both sides are multiples of `STRIDE`."""
     height, width = x.shape[-2:]
     more = (0, -width % STRIDE, 0, -height % STRIDE)
     return pad(x.float().unsqueeze(0), more, mode="replicate")[0].to(x.dtype)

@@ -1,9 +1,8 @@
-"""What a client has recovered from the models it was sent: pictures, and how far they are from real
-ones.
+"""Images that an attacking client recovered from the models it was sent, and their distance.
 
 The measure is the Fréchet distance between features of all real training images and of generated
-ones; the higher, the safer. Beside it stand that of the test images, which is as near as strangers
-come, and that of a generator that has learnt nothing.
+ones. Higher is safer. For comparison there are the distance of the test images and that of an
+untrained generator.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from fedflat.analysis.analyses import AnalysisResult, Tell, once
+from fedflat.analysis.analyses import AnalysisResult, Tell, load_or_compute
 from fedflat.analysis.analysis_store import Result
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.core.seeds import derive, torch_generator
@@ -23,78 +22,85 @@ from fedflat.data.files.png import png
 from fedflat.errors import SettingError
 from fedflat.execution.client_pool import threads
 from fedflat.simulation.attacks.attack import ATTACK, AttackState
-from fedflat.simulation.attacks.feature_network import SAID, STEPS, FeatureNetwork, trained_on
+from fedflat.simulation.attacks.feature_network import (
+    DESCRIPTION,
+    STEPS,
+    FeatureNetwork,
+    train_feature_network,
+)
 from fedflat.simulation.attacks.frechet import Moments, frechet, moments
 from fedflat.simulation.attacks.gan import Gan, bounds
 
-MADE = 10_000
-"""Images that are generated, at most as many as there are real ones."""
+MAX_GENERATED = 10_000
+"""Number of generated images, but at most as many as there are real ones."""
 SHOWN, ACROSS = 32, 8
-"""Pictures, and how many of them stand side by side."""
-_JUDGES: dict[str, FeatureNetwork] = {}
-"""Of this process, by the data they were trained on: several runs are looked at with one."""
+"""Number of images in a sheet, and number of them per row."""
+_NETWORKS: dict[str, FeatureNetwork] = {}
+"""Feature networks of this process, by the digest of the data they were trained on."""
 
 
 def analyse_recovery(loaded: LoadedRun, on_progress: Tell) -> AnalysisResult:
-    """The distance of what was recovered, and pictures of it."""
-    attack, notes = _kept(loaded)
-    settings = {"client": attack.client, "steps": STEPS, "made": MADE}
-    settings |= {} if loaded.standing is None else {"round": loaded.standing}
+    """Analyse the distance of the recovered images from real ones, and store some of them."""
+    attack, notes = _attack_state(loaded)
+    settings = {"client": attack.client, "steps": STEPS, "made": MAX_GENERATED}
+    settings |= {} if loaded.checkpoint_round is None else {"round": loaded.checkpoint_round}
 
     def work() -> Result:
         with threads(1):
-            return _recovered(loaded, attack, notes, on_progress)
+            return _compute(loaded, attack, notes, on_progress)
 
-    return once(loaded.shelf, "recovery", settings, work)
+    return load_or_compute(loaded.store, "recovery", settings, work)
 
 
-def _kept(loaded: LoadedRun) -> tuple[Gan, AttackState]:
+def _attack_state(loaded: LoadedRun) -> tuple[Gan, AttackState]:
     attack = loaded.experiment.attack
     if not isinstance(attack, Gan):
         raise SettingError(
-            f"{loaded.folder}: nobody has tried to recover images in this run. Make it with --attack 'gan(client=0)'."
+            f"{loaded.folder}: no client recovers images in this run. "
+            "Run it with --attack 'gan(client=0)'."
         )
     notes = loaded.state.averages.get(ATTACK, {})
     if not notes:
         raise SettingError(
-            f"{loaded.folder}: client {attack.client}, who attacks, was not visited in {loaded.state.round} rounds. "
-            "Run longer, ask more clients a round, or let another one attack."
+            f"{loaded.folder}: the attacking client {attack.client} was not selected in "
+            f"{loaded.state.round} rounds. Run longer, select more clients per round, or choose "
+            "another attacker."
         )
     return attack, notes
 
 
-def _recovered(loaded: LoadedRun, attack: Gan, notes: AttackState, on_progress: Tell) -> Result:
-    fed, attacked = loaded.ready.fed, loaded.ready.attacked_run
-    everybody = fed.pooled().data(0)
+def _compute(loaded: LoadedRun, attack: Gan, notes: AttackState, on_progress: Tell) -> Result:
+    fed, attacked = loaded.prepared.fed, loaded.prepared.attacked_run
+    training = fed.pooled().data(0)
     digest = loaded.facts["origin"].get("data", str(loaded.folder))
-    if digest not in _JUDGES:
-        _JUDGES[digest] = trained_on(
-            everybody,
+    if digest not in _NETWORKS:
+        _NETWORKS[digest] = train_feature_network(
+            training,
             fed.shape,
             fed.classes,
             STEPS,
-            lambda step: on_progress(step, 2 * STEPS, "a network to compare by"),
+            lambda step: on_progress(step, 2 * STEPS, "feature network"),
         )
-    judge = _JUDGES[digest]
-    real = _moments(judge, _batches(everybody))
+    network = _NETWORKS[digest]
+    real = _moments(network, _batches(training))
     on_progress(3, 4, "real images")
-    count, seed = min(MADE, len(everybody)), derive(loaded.experiment.seed, "recovery")
-    made, none = (attack.images(attacked, some, count, seed) for some in (notes, {}))
-    right = torch.cat([judge.guess(x) == y.cpu() for x, y in _labelled(fed.test)])
+    count, seed = min(MAX_GENERATED, len(training)), derive(loaded.experiment.seed, "recovery")
+    generated, untrained = (attack.images(attacked, some, count, seed) for some in (notes, {}))
+    right = torch.cat([network.guess(x) == y.cpu() for x, y in _labelled(fed.test)])
     bound = bounds(fed.data(attack.client), torch.float32)
-    some = torch.randperm(len(everybody), generator=torch_generator(0, "recovery"))[:SHOWN]
-    shown = everybody.batch(some, torch.float32).inputs
+    some = torch.randperm(len(training), generator=torch_generator(0, "recovery"))[:SHOWN]
+    shown = training.batch(some, torch.float32).inputs
     return {
         "client": attack.client,
         "visits": int(notes["visits"]),
-        "features": SAID,
-        "real": len(everybody),
+        "features": DESCRIPTION,
+        "real": len(training),
         "made": count,
         "accuracy": float(right.double().mean()),
-        "distance": frechet(real, _moments(judge, made.split(256))),
-        "test": frechet(real, _moments(judge, _batches(fed.test))),
-        "untrained": frechet(real, _moments(judge, none.split(256))),
-        "recovered": _sheet(made[:SHOWN], *bound),
+        "distance": frechet(real, _moments(network, generated.split(256))),
+        "test": frechet(real, _moments(network, _batches(fed.test))),
+        "untrained": frechet(real, _moments(network, untrained.split(256))),
+        "recovered": _sheet(generated[:SHOWN], *bound),
         "originals": _sheet(shown, *bound),
     }
 
@@ -108,12 +114,12 @@ def _batches(data: ClientData) -> Iterator[Tensor]:
     return (inputs for inputs, _ in _labelled(data))
 
 
-def _moments(judge: FeatureNetwork, images: Iterator[Tensor] | tuple[Tensor, ...]) -> Moments:
-    return moments(torch.cat([judge.of(some) for some in images]))
+def _moments(network: FeatureNetwork, images: Iterator[Tensor] | tuple[Tensor, ...]) -> Moments:
+    return moments(torch.cat([network.of(some) for some in images]))
 
 
 def _sheet(images: Tensor, low: Tensor, high: Tensor) -> str:
-    """Images side by side with a pixel between them, as a PNG file in letters."""
+    """Return images side by side with a pixel between them, as a PNG file in base64."""
     levels = (
         ((images.float() - low) / (high - low).clamp(min=1e-12))
         .clamp(0, 1)

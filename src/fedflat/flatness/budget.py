@@ -1,9 +1,9 @@
-"""How much memory and time the curvature of a model takes, known before it is worked out.
+"""Memory and time that the curvature of a model takes, estimated beforehand.
 
-Memory is counted in vectors of as many numbers as the model has parameters. A quarter of the limit
-is for graphs that are held between products, a quarter for vectors that an estimator works on at
+Memory is counted in vectors with one number per parameter of the model. A quarter of the limit is
+for graphs that are stored between products, and a quarter for vectors that an estimator uses at
 once: the basis of Lanczos, the random vectors of trace and density. The rest is for the model, its
-gradient, and one product.
+gradient and one product.
 """
 
 from __future__ import annotations
@@ -13,43 +13,44 @@ from dataclasses import dataclass
 
 from fedflat.errors import SettingError
 from fedflat.flatness.density import STEPS as DENSITY_STEPS
-from fedflat.flatness.density import WALK
+from fedflat.flatness.density import VECTORS_PER_PROBE
 from fedflat.flatness.hessian import Hessian, Operator
 from fedflat.flatness.sharpness import STEPS as ASCENT_STEPS
 from fedflat.flatness.spectrum import basis_of, steps_of
 from fedflat.flatness.subsample import PROBES
-from fedflat.flatness.trace import BLOCK, SIGNS, columns_of
+from fedflat.flatness.trace import BLOCK, VECTORS_PER_SIGN, columns_of
 
 MEMORY = 4 * 10**9
-"""Bytes that an analysis of curvature may take, beside the program and the data."""
+"""Default limit of an analysis in bytes, besides the program and the data."""
 MODEL, PRODUCT, ASCENT, DOUBLES = 4, 6, 8, 4
-"""Vectors: of the model and its gradient; of one product; of the ascent in a ball; of a product of
-two in float64."""
+"""Number of vectors: of the model and its gradient; of one product; of the ascent in a ball; of
+a product of two vectors in float64.
+"""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What one part of an analysis takes."""
+    """Cost of one part of an analysis."""
 
     products: float
     vectors: float = 0
-    """At the same time, beside those of the model and of a product."""
+    """Largest number at one time, besides those of the model and of a product."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What an analysis takes, by estimate."""
+    """Estimated cost of an analysis."""
 
     memory: int
-    """Bytes at the worst time, beside the program and the data."""
+    """Largest number of bytes at one time, besides the program and the data."""
     products: float
     seconds: float
     parameters: int
     examples: int
 
 
-def a_part(memory: int) -> int:
-    """Bytes of the limit for held graphs, and as many for the vectors of an estimator."""
+def quarter(memory: int) -> int:
+    """Return the bytes for stored graphs. The vectors of an estimator get as many."""
     return memory // 4
 
 
@@ -66,21 +67,29 @@ def needs(
     some: bool,
     memory: int,
 ) -> dict[str, Need]:
-    """What each part takes; ``some``: not all examples are used, so that the spread over parts of
-    them is measured."""
+    """Return the cost of each part of an analysis.
+
+    With `some`, not all examples are used, so the spread over parts of them is measured as well.
+    """
     blocks = hessian.layers().values()
-    room = a_part(memory)
+    room = quarter(memory)
     third = min(probes // 3, hessian.shape[0])
-    walking = min(density, columns_of(hessian, WALK, room))
-    signs = min(BLOCK, probes, columns_of(hessian, SIGNS, room)) * SIGNS + DOUBLES
-    few = min(BLOCK, columns_of(hessian, SIGNS, room)) * SIGNS + DOUBLES if probes else 0
+    at_once = min(density, columns_of(hessian, VECTORS_PER_PROBE, room))
+    signs = (
+        min(BLOCK, probes, columns_of(hessian, VECTORS_PER_SIGN, room)) * VECTORS_PER_SIGN + DOUBLES
+    )
+    few = (
+        min(BLOCK, columns_of(hessian, VECTORS_PER_SIGN, room)) * VECTORS_PER_SIGN + DOUBLES
+        if probes
+        else 0
+    )
     return {
         "eigenvalues": Need(steps_of(k) + k, _basis(hessian, hessian, k, room)) if k else Need(0),
         "power iteration": Need(20 * k, 2 * k) if power else Need(0),
         "trace": Need(probes, 4 * third + DOUBLES if method == "hutch++" else signs)
         if probes
         else Need(0),
-        "density": Need(density * DENSITY_STEPS, walking * WALK),
+        "density": Need(density * DENSITY_STEPS, at_once * VECTORS_PER_PROBE),
         "layers": Need(
             (steps_of(1) + 1) * len(blocks), max(_basis(hessian, one, 1, room) for one in blocks)
         )
@@ -97,42 +106,43 @@ def needs(
 
 
 def cost(hessian: Hessian, parts: Mapping[str, Need]) -> Cost:
-    """The whole of an analysis, by the cost of a product with the first batch."""
-    measured = hessian.measured()
+    """Return the cost of the whole analysis, from the measured cost of the first batch."""
+    product = hessian.measure_cost()
     vectors = MODEL + PRODUCT + max((one.vectors for one in parts.values()), default=0)
     products = sum(one.products for one in parts.values())
     memory = (
         round(vectors * hessian.shape[0] * hessian.dtype.itemsize)
-        + measured.held
-        + 2 * measured.graph
+        + product.held
+        + 2 * product.graph
     )
     return Cost(
-        memory, products, products * measured.seconds, hessian.shape[0], len(hessian.objective.data)
+        memory, products, products * product.seconds, hessian.shape[0], len(hessian.objective.data)
     )
 
 
-_LESS = {
+_REMEDIES = {
     "eigenvalues": "fewer eigenvalues (-k)",
     "power iteration": "fewer eigenvalues (-k)",
     "trace": "--trace hutchinson, or fewer --probes",
     "subsample": "--examples all, which measures no spread",
 }
-"""What takes less memory than each part."""
+"""What to do if a part needs too much memory."""
 
 
-def refuse_beyond(memory: int, found: Cost, parts: Mapping[str, Need]) -> None:
-    """Refuse an analysis that would take more than ``memory`` bytes."""
-    if found.memory <= memory:
+def refuse_above(memory: int, estimate: Cost, parts: Mapping[str, Need]) -> None:
+    """Raise `SettingError` if an analysis would take more than `memory` bytes."""
+    if estimate.memory <= memory:
         return
     worst = max(parts, key=lambda name: parts[name].vectors)
-    needed = -(-found.memory // 10**8) / 10
-    less = f", or ask for {_LESS[worst]}" if worst in _LESS else ""
+    needed = -(-estimate.memory // 10**8) / 10
+    remedy = f", or use {_REMEDIES[worst]}" if worst in _REMEDIES else ""
     raise SettingError(
-        f"curvature of {found.parameters:,} parameters needs about {needed:g} GB of memory, most of it for {worst}, "
-        f"and the limit is {memory / 1e9:g} GB. Raise the limit (--memory {needed:g}GB){less}."
+        f"curvature of {estimate.parameters:,} parameters needs about {needed:g} GB of memory, "
+        f"most of it for {worst}, and the limit is {memory / 1e9:g} GB. "
+        f"Raise the limit (--memory {needed:g}GB){remedy}."
     )
 
 
 def _basis(hessian: Hessian, op: Operator, k: int, memory: int) -> float:
-    """Vectors of the whole model that the basis for ``op`` and its products take."""
+    """Return the memory of the basis for `op`, in vectors of the whole model."""
     return (basis_of(op, k, memory) + 1) * op.shape[0] / hessian.shape[0]

@@ -1,4 +1,4 @@
-"""Everything one may want to know about the curvature of a model on a set, as one JSON object."""
+"""The curvature of a model on a set of examples, as one JSON object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedflat.client.learner import Learner
 from fedflat.core.flat import Model
 from fedflat.data.examples import ClientData
 from fedflat.errors import RunError, choice, flag, number
-from fedflat.flatness.budget import MEMORY, Cost, Need, a_part, cost, needs, refuse_beyond
+from fedflat.flatness.budget import MEMORY, Cost, Need, cost, needs, quarter, refuse_above
 from fedflat.flatness.density import spectral_density
 from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.objective import BATCH
@@ -23,33 +23,31 @@ from fedflat.flatness.spectrum import eigenvalues, power_iteration, ratio
 from fedflat.flatness.subsample import PARTS, spread, subset
 from fedflat.flatness.trace import METHODS, trace
 
-Tell = Callable[[float, float, str], None]
-"""Told after each batch: products done, products expected in all, and what they are for."""
+OnProgress = Callable[[float, float, str], None]
+"""Called after each batch with products done, products expected in total, and their purpose."""
 
 
-def unheard(done: float, total: float, what: str) -> None:
-    """Tell nobody."""
+def no_progress(done: float, total: float, what: str) -> None:
+    """Ignore progress."""
 
 
 class Progress:
-    """Counts products, and corrects what is expected as parts turn out longer or shorter than
-    planned."""
+    """Counts products. Corrects the expected total when a part takes more or fewer than planned."""
 
-    def __init__(self, plan: dict[str, float], on_progress: Tell = unheard) -> None:
+    def __init__(self, plan: dict[str, float], on_progress: OnProgress = no_progress) -> None:
         self.plan, self.on_progress = plan, on_progress
         self.done, self.total, self.what, self.weight = 0.0, float(sum(plan.values())), "", 1.0
 
     @contextmanager
     def part(self, what: str, weight: float = 1.0) -> Iterator[None]:
-        """While a part of the plan is worked on; one of its passes over the set counts ``weight``
-        products."""
-        begun = self.done
+        """Context of one part of the plan. One pass over the set counts `weight` products."""
+        start = self.done
         self.what, self.weight = what, weight
         yield
-        self.total += self.done - begun - self.plan[what]
+        self.total += self.done - start - self.plan[what]
 
     def tick(self, share: float) -> None:
-        """Note a share of a pass over the set."""
+        """Add a share of a pass over the set."""
         self.done += share * self.weight
         self.total = max(self.total, self.done)
         self.on_progress(self.done, self.total, self.what)
@@ -71,36 +69,28 @@ def curvature(
     seed: int = 0,
     batch_size: int = BATCH,
     memory: int = MEMORY,
-    on_progress: Tell = unheard,
+    on_progress: OnProgress = no_progress,
 ) -> dict[str, Any]:
-    """Loss, norm of the parameters, and the parts of the curvature that were asked for, of
-    ``model`` on ``data``.
+    """Return loss, parameter norm and the requested parts of the curvature of `model` on `data`.
 
-    ``k`` largest eigenvalues (0: none), by power iteration too with ``power``, which says how many
-    of its are negative; the trace from ``probes`` products by ``method``; the spectral density from
-    ``density`` random vectors of 90 steps each; the largest eigenvalue of each of the ``layers``;
-    sharpness in balls of radius ``rho``. With ``examples`` only so many, drawn by ``seed``, are
-    used; then the spread over disjoint parts of them is told as well. An analysis that would take
-    more than ``memory`` bytes is refused; `expected` tells how much it takes.
+    `k` is the number of largest eigenvalues; with `power`, power iteration is used too. `probes`
+    products estimate the trace by `method`. `density` random vectors estimate the spectral density.
+    `layers` adds the largest eigenvalue of each layer, `rho` the sharpness in balls of that radius.
+    `examples` are sampled by `seed`, None for all; with fewer than all, the spread over disjoint
+    parts is measured. More than `memory` bytes are refused; see `estimate_cost`.
     """
     used = data if examples is None else subset(data, examples, seed)
     some = len(used) < len(data) and k + probes > 0
-    hessian, parts, _ = _prepare(
-        learner,
-        model,
-        used,
-        batch_size,
-        memory,
-        k=k,
-        probes=probes,
-        method=method,
-        density=density,
-        layers=layers,
-        power=power,
-        rho=rho,
-        some=some,
-    )
-    room = a_part(memory)
+    options: dict[str, Any] = {
+        "k": k,
+        "probes": probes,
+        "method": method,
+        "density": density,
+        "layers": layers,
+    }
+    options |= {"power": power, "rho": rho, "some": some}
+    hessian, parts, _ = _prepare(learner, model, used, batch_size, memory, **options)
+    room = quarter(memory)
     progress = Progress({name: one.products for name, one in parts.items()}, on_progress)
     hessian.tick = progress.tick
     norm = float(torch.linalg.vector_norm(model.params.double()))
@@ -136,7 +126,7 @@ def _spectrum(
     seed: int,
     room: int,
 ) -> dict[str, Any]:
-    """What is asked for of the eigenvalues of the whole and of layers."""
+    """Return the requested eigenvalues of the whole Hessian and of its layers."""
     result: dict[str, Any] = {}
     if k:
         with progress.part("eigenvalues"):
@@ -150,8 +140,8 @@ def _spectrum(
             result["trace"] = asdict(trace(hessian, probes, method=method, seed=seed, memory=room))
     if density:
         with progress.part("density"):
-            found = spectral_density(hessian, density, seed=seed, memory=room)
-            result["density"] = {"x": found.x.tolist(), "y": found.y.tolist()}
+            curve = spectral_density(hessian, density, seed=seed, memory=room)
+            result["density"] = {"x": curve.x.tolist(), "y": curve.y.tolist()}
     if layers:
         with progress.part("layers"):
             blocks = hessian.layers().items()
@@ -162,7 +152,7 @@ def _spectrum(
     return result
 
 
-def expected(
+def estimate_cost(
     learner: Learner,
     model: Model,
     data: ClientData,
@@ -178,11 +168,13 @@ def expected(
     batch_size: int = BATCH,
     memory: int = MEMORY,
 ) -> Cost:
-    """What `curvature` takes with these arguments, by a trial of one batch; refused beyond
-    ``memory`` bytes."""
+    """Return the cost of `curvature` with these arguments, from a trial of one batch.
+
+    Raises `SettingError` if it is more than `memory` bytes.
+    """
     used = data if examples is None else subset(data, examples)
     some = len(used) < len(data) and k + probes > 0
-    _, _, found = _prepare(
+    _, _, estimate = _prepare(
         learner,
         model,
         used,
@@ -197,23 +189,23 @@ def expected(
         rho=rho,
         some=some,
     )
-    return found
+    return estimate
 
 
 def _prepare(
-    learner: Learner, model: Model, data: ClientData, batch_size: int, memory: int, **asked: Any
+    learner: Learner, model: Model, data: ClientData, batch_size: int, memory: int, **options: Any
 ) -> tuple[Hessian, dict[str, Need], Cost]:
-    """The Hessian, what each part takes, and the whole cost, if it is within the limit."""
+    """Return the Hessian, the cost of each part, and the total cost if it is within the limit."""
     _check(
-        **{name: asked[name] for name in ("k", "probes", "method", "density", "layers", "power")}
+        **{name: options[name] for name in ("k", "probes", "method", "density", "layers", "power")}
     )
     number("curvature", "memory", memory, low=0, whole=True)
     _refuse_nan(model)
-    hessian = Hessian(learner, model, data, batch_size=batch_size, hold=a_part(memory))
-    parts = needs(hessian, **asked, memory=memory)
-    found = cost(hessian, parts)
-    refuse_beyond(memory, found, parts)
-    return hessian, parts, found
+    hessian = Hessian(learner, model, data, batch_size=batch_size, hold=quarter(memory))
+    parts = needs(hessian, **options, memory=memory)
+    estimate = cost(hessian, parts)
+    refuse_above(memory, estimate, parts)
+    return hessian, parts, estimate
 
 
 def _check(k: int, probes: int, method: str, density: int, layers: bool, power: bool) -> None:
@@ -228,20 +220,20 @@ def _check(k: int, probes: int, method: str, density: int, layers: bool, power: 
 def _refuse_nan(model: Model) -> None:
     if not all(bool(torch.isfinite(part).all()) for part in (model.params, model.buffers)):
         raise RunError(
-            "the model holds numbers that are not finite, so its curvature is NaN everywhere. Look at a model from "
-            "before it diverged, or lower the learning rate of the run."
+            "the model has parameters that are not finite, so its curvature is NaN everywhere. "
+            "Analyse a model from before it diverged, or lower the learning rate of the run."
         )
 
 
 def _eigenvalues(hessian: Hessian, k: int, seed: int, memory: int) -> dict[str, Any]:
     pairs = eigenvalues(hessian, k, seed=seed, memory=memory)
-    said = {"eigenvalues": pairs.values.tolist(), "residuals": pairs.residuals.tolist()}
-    said["lambda_1"] = said["eigenvalues"][0]
-    return said | ({"ratio": ratio(pairs.values)} if k >= 5 else {})
+    result = {"eigenvalues": pairs.values.tolist(), "residuals": pairs.residuals.tolist()}
+    result["lambda_1"] = result["eigenvalues"][0]
+    return result | ({"ratio": ratio(pairs.values)} if k >= 5 else {})
 
 
 def _sharpness(hessian: Hessian, rho: float, progress: Progress) -> dict[str, float]:
-    """In SAM's ball and, with the same radius, in ASAM's."""
+    """Return the sharpness in SAM's ball and, with the same radius, in ASAM's."""
     objective = hessian.objective
     objective.tick = progress.tick
     plain = sharpness(objective.gradient, hessian.params, rho)

@@ -2,12 +2,12 @@
 
 Ghorbani, Krishnan and Xiao, An Investigation into Neural Net Optimization via Hessian Eigenvalue
 Density, ICML 2019 (arXiv 1901.10159): stochastic Lanczos quadrature. Lanczos from a random vector
-gives nodes and weights with the moments of the spectrum as that vector sees it; their mean over
-vectors, each node blurred into a Gaussian, is the density.
+gives nodes and weights with the moments of the spectrum as weighted by that vector. The density is
+their mean over vectors, with each node blurred into a Gaussian.
 
-As many vectors as there is memory for walk in step, so that each product is one of a block. Lanczos
-vectors are not orthogonalised again: that makes copies of nodes, which share the weight of one, and
-saves keeping all vectors.
+As many vectors as fit into memory advance together, so that each product is one of a block. Lanczos
+vectors are not orthogonalised again. This makes copies of nodes, which share the weight of one, but
+needs no memory for all vectors.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from fedflat.flatness.hessian import Operator
 from fedflat.flatness.trace import MEMORY, columns_of, sign_blocks
 
 STEPS = 90
-WALK = 6
-"""Vectors of memory for each random vector: itself, those of three steps, and two for products."""
+VECTORS_PER_PROBE = 6
+"""Vectors of memory per random vector: itself, three Lanczos vectors, and two for products."""
 
 
 @dataclass(frozen=True)
 class Density:
-    """The density ``y`` at the points ``x``; it integrates to 1."""
+    """The density `y` at the points `x`. It integrates to 1."""
 
     x: Tensor
     y: Tensor
     width: float
-    """The standard deviation of the blur."""
+    """Standard deviation of the Gaussians."""
 
 
 def spectral_density(
@@ -46,16 +46,28 @@ def spectral_density(
     seed: int = 0,
     memory: int = MEMORY,
 ) -> Density:
-    """The density of eigenvalues, blurred by ``blur`` of their range."""
+    """Return the density of the eigenvalues of `op`.
+
+    probes
+        Number of random vectors, 1 or more.
+    steps
+        Lanczos steps per vector.
+    points
+        Number of points of the curve.
+    blur
+        Standard deviation of the Gaussians, as a fraction of the range of the eigenvalues.
+    memory
+        Limit in bytes for the vectors that are used at once.
+    """
     number("density", "probes", probes, low=1, whole=True)
     number("density", "steps", steps, low=1, whole=True)
     number("density", "points", points, low=2, high=MOST_AT_ONCE, whole=True)
     number("density", "blur", blur, low=0, open_low=True)
-    blocks = sign_blocks(op, probes, min(probes, columns_of(op, WALK, memory)), seed)
-    found = [quadrature(op, block, steps) for block in blocks]
-    nodes, weights = (torch.cat(parts) for parts in zip(*found, strict=True))
-    seen = nodes[weights > 1e-14]
-    low, high = float(seen.min()), float(seen.max())
+    blocks = sign_blocks(op, probes, min(probes, columns_of(op, VECTORS_PER_PROBE, memory)), seed)
+    quadratures = [quadrature(op, block, steps) for block in blocks]
+    nodes, weights = (torch.cat(parts) for parts in zip(*quadratures, strict=True))
+    support = nodes[weights > 1e-14]
+    low, high = float(support.min()), float(support.max())
     width = blur * ((high - low) or max(abs(high), 1.0))
     x = torch.linspace(low - 6 * width, high + 6 * width, points, dtype=torch.float64)
     y = torch.zeros_like(x)
@@ -65,31 +77,30 @@ def spectral_density(
 
 
 def quadrature(op: Operator, starts: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """Nodes and weights, a row for each column of ``starts``: the spectrum as that vector sees
-    it."""
+    """Return nodes and weights of the spectrum, one row for each column of `starts`."""
     steps = min(steps, op.shape[0])
     v = starts / torch.linalg.vector_norm(starts, dim=0)
-    before, off = torch.zeros_like(v), torch.zeros_like(v[0])
-    diagonal, beside = [], []
+    previous, off = torch.zeros_like(v), torch.zeros_like(v[0])
+    diagonal, off_diagonal = [], []
     for _ in range(steps):
-        ahead = (op @ v).sub_(off * before)
-        along = (v * ahead).sum(dim=0)
-        ahead.sub_(along * v)
-        off = torch.linalg.vector_norm(ahead, dim=0)
-        ended = off <= torch.finfo(op.dtype).eps * (along.abs() + 1e-30) * op.shape[0] ** 0.5
-        off = torch.where(ended, 0.0, off)
-        before, v = v, ahead.div_(torch.where(ended, torch.inf, off))
+        product = (op @ v).sub_(off * previous)
+        along = (v * product).sum(dim=0)
+        product.sub_(along * v)
+        off = torch.linalg.vector_norm(product, dim=0)
+        exhausted = off <= torch.finfo(op.dtype).eps * (along.abs() + 1e-30) * op.shape[0] ** 0.5
+        off = torch.where(exhausted, 0.0, off)
+        previous, v = v, product.div_(torch.where(exhausted, torch.inf, off))
         diagonal.append(along)
-        beside.append(off)
+        off_diagonal.append(off)
     return _nodes(
-        torch.stack(diagonal, dim=1).double().cpu(), torch.stack(beside, dim=1).double().cpu()
+        torch.stack(diagonal, dim=1).double().cpu(), torch.stack(off_diagonal, dim=1).double().cpu()
     )
 
 
-def _nodes(diagonal: Tensor, beside: Tensor) -> tuple[Tensor, Tensor]:
+def _nodes(diagonal: Tensor, off_diagonal: Tensor) -> tuple[Tensor, Tensor]:
     matrices = torch.diag_embed(diagonal)
     if diagonal.shape[1] > 1:
-        side = beside[:, :-1]
+        side = off_diagonal[:, :-1]
         matrices = matrices + torch.diag_embed(side, offset=1) + torch.diag_embed(side, offset=-1)
     nodes, vectors = torch.linalg.eigh(matrices)
     return nodes, vectors[:, 0, :] ** 2

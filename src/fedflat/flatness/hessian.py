@@ -1,11 +1,11 @@
 """The Hessian of the mean loss, by its products with vectors: ``H v = grad(grad L . v)``.
 
-Products are exact double-backward ones. Forward-mode derivatives would be a little cheaper, but
-torch has none for some layers, and for LayerNorm a wrong one in the second order.
+Products are exact and use double backward. Forward-mode derivatives would be a little cheaper, but
+torch has none for some layers, and a wrong second-order one for LayerNorm.
 
-The model and the set stay the same from product to product, so the graph of the gradient of the
-first batches is held, up to ``hold`` bytes, and built once; the graphs of the others are built and
-dropped in each product, once for a whole block of vectors.
+Model and examples are the same in all products. So the graphs of the gradients of the first batches
+are stored, up to `hold` bytes. The graphs of the other batches are built and dropped in each
+product, once for a whole block of vectors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedflat.core.flat import Layout, Model
 from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData
 from fedflat.errors import SettingError, nearest, number
-from fedflat.flatness.objective import BATCH, Objective, Tick, flattened, silent
+from fedflat.flatness.objective import BATCH, Objective, Tick, flatten, no_tick
 from fedflat.kernels.convolution import convolving
 from fedflat.settings.groups import DIRECT
 from fedflat.tasks.average import Average
@@ -36,43 +36,46 @@ HOLD = 2**30
 
 
 class Operator(Protocol):
-    """A symmetric linear map: a matrix, or anything else that knows its shape and ``@``."""
+    """A symmetric linear map: a matrix, or an object with a shape and `@`."""
 
     @property
     def shape(self) -> Sequence[int]:
-        """Rows and columns."""
+        """Number of rows and of columns."""
         ...
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the vectors it takes and gives."""
+        """Type of its vectors."""
         ...
 
     @property
     def device(self) -> torch.device:
-        """Where they live."""
+        """Device of its vectors."""
         ...
 
     def __matmul__(self, v: Tensor, /) -> Tensor:
-        """Its product with a vector, or with each column of a block."""
+        """Return the product with a vector, or with each column of a matrix."""
         ...
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What products cost, by those of one batch."""
+class ProductCost:
+    """Cost of a product, extrapolated from one batch."""
 
     graph: int
     """Bytes of the graph of one batch."""
     held: int
-    """Bytes of all graphs that will be held."""
+    """Bytes of all graphs that will be stored."""
     seconds: float
-    """For a product over the whole set."""
+    """Seconds for a product over the whole set."""
 
 
 class Hessian:
-    """The Hessian of the mean loss of ``model`` over ``data``: ``hessian @ v`` for a vector or a
-    block of columns."""
+    """The Hessian of the mean loss of `model` over `data`, for products `hessian @ v`.
+
+    `v` is a vector or a matrix of columns. `hold` is the number of bytes for stored graphs. `tick`
+    is called after each batch.
+    """
 
     def __init__(
         self,
@@ -82,39 +85,39 @@ class Hessian:
         *,
         batch_size: int = BATCH,
         hold: int = HOLD,
-        tick: Tick = silent,
+        tick: Tick = no_tick,
     ) -> None:
         number("hessian", "hold", hold, low=0, whole=True)
         self.objective = Objective(learner, model.buffers, data, batch_size=batch_size)
         self.hold, self.tick = hold, tick
         self._leaves = self.objective.leaves(model.params)
-        self._held: dict[int, tuple[Sequence[Tensor], float]] = {}
+        self._graphs: dict[int, tuple[Sequence[Tensor], float]] = {}
         self._bytes, self._largest = 0, 1
 
     @property
     def layout(self) -> Layout:
-        """Which parameter sits where."""
+        """Names, shapes and positions of the parameters."""
         return self.objective.layout
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Number of rows and of columns."""
         return self.layout.dim, self.layout.dim
 
     @property
     def dtype(self) -> torch.dtype:
-        """The model's type."""
+        """Type of the model."""
         return self.objective.learner.dtype
 
     @property
     def device(self) -> torch.device:
-        """The model's device."""
+        """Device of the model."""
         return torch.device(self.objective.learner.device)
 
     @property
     def params(self) -> Tensor:
-        """The point at which it is taken."""
-        return flattened(self._leaves).detach()
+        """The parameters at which the Hessian is taken."""
+        return flatten(self._leaves).detach()
 
     @cached_property
     def _first_order(self) -> tuple[float, Tensor]:
@@ -131,45 +134,47 @@ class Hessian:
         return self._first_order[1]
 
     def __matmul__(self, v: Tensor) -> Tensor:
-        """``H v``, exact up to rounding."""
+        """Return ``H v``, exact up to rounding."""
         return self._products(v, range(len(self._leaves)))
 
-    def measured(self) -> Measured:
-        """Memory and time of products, by the first batch, which is worked on twice: the first time
-        is slower."""
+    def measure_cost(self) -> ProductCost:
+        """Measure memory and time of a product on the first batch.
+
+        The product is computed twice, because the first time is slower.
+        """
         batch, share = next(self.objective.batches())
-        begun = time.perf_counter()
-        slopes, _ = self._slopes(0, batch)
-        built, times = time.perf_counter() - begun, []
+        start = time.perf_counter()
+        slopes, _ = self._batch_gradient(0, batch)
+        built, times = time.perf_counter() - start, []
         for _ in range(2):
-            begun = time.perf_counter()
-            _slope_of(list(slopes), [leaf.detach() for leaf in self._leaves], self._leaves)
-            times.append(time.perf_counter() - begun)
+            start = time.perf_counter()
+            _hessian_product(list(slopes), [leaf.detach() for leaf in self._leaves], self._leaves)
+            times.append(time.perf_counter() - start)
         batches = -(-len(self.objective.data) // self.objective.batch_size)
         held = min(batches, self.hold // self._largest)
-        return Measured(
+        return ProductCost(
             self._largest, held * self._largest, min(times) / share + (batches - held) * built
         )
 
     def release(self) -> None:
-        """Drop the graphs that are held; later products build them again."""
-        self._held.clear()
+        """Drop the stored graphs. Later products build them again."""
+        self._graphs.clear()
         self._bytes = 0
 
-    def layers(self) -> dict[str, ExampleBlock]:
-        """The blocks of the diagonal: each layer with its own parameters, by the name of its
-        module."""
+    def layers(self) -> dict[str, LayerBlock]:
+        """Return the diagonal block of each layer, by the name of its module."""
         places: dict[str, list[int]] = {}
         for i, name in enumerate(self.layout.names):
             places.setdefault(name.rpartition(".")[0] or name, []).append(i)
-        return {name: ExampleBlock(self, indices) for name, indices in places.items()}
+        return {name: LayerBlock(self, indices) for name, indices in places.items()}
 
-    def layer(self, name: str) -> ExampleBlock:
-        """One of them."""
+    def layer(self, name: str) -> LayerBlock:
+        """Return the diagonal block of one layer."""
         blocks = self.layers()
         if name not in blocks:
             raise SettingError(
-                f"the model has no layer {name!r} with parameters.{nearest(name, blocks)} It has {', '.join(blocks)}."
+                f"the model has no layer {name!r} with parameters.{nearest(name, blocks)} "
+                f"It has {', '.join(blocks)}."
             )
         return blocks[name]
 
@@ -178,8 +183,8 @@ class Hessian:
         sizes = [leaf.numel() for leaf in leaves]
         if v.dim() not in (1, 2) or len(v) != sum(sizes):
             raise SettingError(
-                f"a product with a matrix of {sum(sizes)} columns takes a vector of as many numbers, or several as "
-                f"columns; found shape {tuple(v.shape)}."
+                f"a product with a matrix of {sum(sizes)} columns needs a vector of that length, "
+                f"or several as columns; found shape {tuple(v.shape)}."
             )
         columns = v.reshape(len(v), -1).to(dtype=self.dtype, device=self.device).T.contiguous()
         vectors = [
@@ -188,65 +193,69 @@ class Hessian:
         ]
         total, mean = torch.zeros_like(columns), Average(len(self.objective.data))
         for i, (batch, share) in enumerate(self.objective.batches()):
-            slopes, count = self._slopes(i, batch)
+            gradients, count = self._batch_gradient(i, batch)
             weight = mean.weight(len(batch), count)
             for row, vector in zip(total, vectors, strict=True):
-                row.add_(_slope_of([slopes[j] for j in chosen], vector, leaves), alpha=weight)
+                row.add_(
+                    _hessian_product([gradients[j] for j in chosen], vector, leaves), alpha=weight
+                )
                 self.tick(share)
-            del slopes  # before the next graph is built
+            del gradients  # before the next graph is built
         return total.div_(mean.scale).T.reshape(v.shape)
 
-    def _slopes(self, i: int, batch: Batch) -> tuple[Sequence[Tensor], float]:
-        """The gradient of batch ``i`` with its graph, held if there is room for it, and what the
-        batch counts."""
-        if i in self._held:
-            return self._held[i]
+    def _batch_gradient(self, i: int, batch: Batch) -> tuple[Sequence[Tensor], float]:
+        """Return the gradient of batch `i` with its graph, and the weight of the batch."""
+        if i in self._graphs:
+            return self._graphs[i]
         convolutions = convolving(never=self.objective.learner.convolutions == DIRECT, twice=True)
-        with sdpa_kernel(SDPBackend.MATH), convolutions, _weighed() as storages:
+        with sdpa_kernel(SDPBackend.MATH), convolutions, _count_graph_bytes() as storages:
             loss, count = self.objective.batch_loss(self._leaves, batch)
             slopes = torch.autograd.grad(
                 loss, self._leaves, create_graph=True, materialize_grads=True
             )
         for slope in slopes:
             storages[slope.untyped_storage().data_ptr()] = slope.untyped_storage().nbytes()
-        for leaf in self._leaves:  # which are there anyhow
+        for leaf in self._leaves:  # they are not part of the graph's cost
             storages.pop(leaf.untyped_storage().data_ptr(), None)
         weight = sum(storages.values())
         self._largest = max(self._largest, weight)
         if self._bytes + weight <= self.hold:
-            self._held[i] = slopes, count
+            self._graphs[i] = slopes, count
             self._bytes += weight
         return slopes, count
 
 
-class ExampleBlock:
-    """A block of the Hessian's diagonal: curvature when all but some parameters stand still."""
+class LayerBlock:
+    """A diagonal block of the Hessian: the curvature if only some parameters change."""
 
-    def __init__(self, whole: Hessian, chosen: Sequence[int]) -> None:
-        self.whole, self.chosen = whole, chosen
+    def __init__(self, whole: Hessian, indices: Sequence[int]) -> None:
+        self.whole, self.indices = whole, indices
         self.dtype, self.device = whole.dtype, whole.device
-        dim = sum(whole.layout.sizes[i] for i in chosen)
+        dim = sum(whole.layout.sizes[i] for i in indices)
         self.shape = dim, dim
 
     def __matmul__(self, v: Tensor) -> Tensor:
-        """Its product with a vector, or with each column of a block."""
-        return self.whole._products(v, self.chosen)
+        """Return the product with a vector, or with each column of a matrix."""
+        return self.whole._products(v, self.indices)
 
 
-def _slope_of(slopes: list[Tensor], vector: list[Tensor], leaves: list[Tensor]) -> Tensor:
-    """The gradient of ``slopes . vector``; slopes that hang on no parameter have none."""
+def _hessian_product(slopes: list[Tensor], vector: list[Tensor], leaves: list[Tensor]) -> Tensor:
+    """Return the gradient of ``slopes . vector``.
+
+    Slopes that do not depend on parameters add nothing.
+    """
     live = [(slope, v) for slope, v in zip(slopes, vector, strict=True) if slope.requires_grad]
     if not live:
-        return torch.zeros_like(flattened(vector))
+        return torch.zeros_like(flatten(vector))
     outputs, cotangents = zip(*live, strict=True)
-    return flattened(
+    return flatten(
         torch.autograd.grad(outputs, leaves, cotangents, retain_graph=True, materialize_grads=True)
     )
 
 
 @contextmanager
-def _weighed() -> Iterator[dict[int, int]]:
-    """Note how many bytes a graph keeps, by the address of each storage."""
+def _count_graph_bytes() -> Iterator[dict[int, int]]:
+    """Collect the bytes that a graph stores, by the address of each storage."""
     storages: dict[int, int] = {}
 
     def note(t: Tensor) -> Tensor:

@@ -1,5 +1,4 @@
-"""Thick-restart Lanczos: a few eigenpairs of a large symmetric operator with a basis of bounded
-size.
+"""Thick-restart Lanczos: a few eigenpairs of a large operator with a basis of bounded size.
 
 Wu and Simon, Thick-Restart Lanczos Method for Large Symmetric Eigenvalue Problems, SIAM Journal on
 Matrix Analysis and Applications 22 (2000). The basis grows to ``size`` vectors. If the wanted pairs
@@ -20,17 +19,16 @@ from torch import Tensor
 from fedflat.flatness.hessian import Operator
 
 CHUNK = 1 << 16
-"""Columns of the basis that are worked on at once: sums of millions of numbers in float32 lose
-digits."""
+"""Columns of the basis in one partial sum: sums of millions of numbers in float32 lose digits."""
 
 
 @dataclass(frozen=True)
 class Ritz:
-    """The approximate eigenpairs, the best first."""
+    """Approximate eigenpairs, the best first."""
 
     values: Tensor
     vectors: Tensor
-    """In rows: the first rows of the basis."""
+    """One eigenvector per row: the first rows of the basis."""
     converged: int
 
 
@@ -44,43 +42,50 @@ def thick_restart(
     tol: float,
     magnitude: bool = False,
 ) -> Ritz:
-    """The ``k`` largest eigenvalues, or with ``magnitude`` the largest in magnitude, with a basis
-    of ``size`` vectors.
+    """Return the `k` largest eigenpairs, or with `magnitude` the largest in magnitude.
 
-    A pair has converged when its residual is at most ``tol`` of its value. ``starts`` gives random
-    unit vectors: the first one begins, and another is taken whenever the basis spans an invariant
-    subspace. If a product is not finite, all values are NaN.
+    size
+        Number of vectors of the basis.
+    restarts
+        Largest number of restarts.
+    tol
+        A pair has converged when its residual is at most `tol` times its value.
+    starts
+        Random unit vectors. The first one starts the basis. Another one is used whenever the basis
+        spans an invariant subspace.
+
+    If a product is not finite, all values are NaN.
     """
     dim, eps = op.shape[0], torch.finfo(op.dtype).eps
     basis = torch.empty(size + 1, dim, dtype=op.dtype, device=op.device)
     basis[0] = next(starts)
     matrix = torch.zeros(size, size, dtype=torch.float64)  # the operator in the basis
-    kept = 0
+    retained = 0
     for last in reversed(range(restarts)):
-        beta = _extend(op, basis, matrix, kept, starts)
+        beta = _extend(op, basis, matrix, retained, starts)
         if not torch.isfinite(matrix).all():
             return Ritz(torch.full((k,), torch.nan, dtype=op.dtype, device=op.device), basis[:k], 0)
         values, rotation = torch.linalg.eigh(matrix)
         order = (values.abs() if magnitude else values).argsort(descending=True)
         values, rotation = values[order], rotation[:, order]
         residuals = (beta * rotation[-1]).abs()
-        done = int((residuals[:k] <= tol * values[:k].abs().clamp(min=eps ** (2 / 3))).sum())
-        if done == k or not last:
+        converged = int((residuals[:k] <= tol * values[:k].abs().clamp(min=eps ** (2 / 3))).sum())
+        if converged == k or not last:
             _rotate(basis[:size], rotation[:, :k])
-            return Ritz(values[:k].to(basis), basis[:k], done)
-        kept = k + min(done, (size - k) // 2)
-        _rotate(basis[:size], rotation[:, :kept])
-        basis[kept] = basis[size]
+            return Ritz(values[:k].to(basis), basis[:k], converged)
+        retained = k + min(converged, (size - k) // 2)
+        _rotate(basis[:size], rotation[:, :retained])
+        basis[retained] = basis[size]
         matrix.zero_()
-        matrix.diagonal()[:kept] = values[:kept]
-        matrix[kept, :kept] = matrix[:kept, kept] = beta * rotation[-1, :kept]
+        matrix.diagonal()[:retained] = values[:retained]
+        matrix[retained, :retained] = matrix[:retained, retained] = beta * rotation[-1, :retained]
     raise AssertionError("at least one restart is needed")
 
 
 def _extend(
     op: Operator, basis: Tensor, matrix: Tensor, first: int, starts: Iterator[Tensor]
 ) -> float:
-    """Fill the basis from row ``first`` on; give the norm of what the last product adds."""
+    """Fill the basis from row `first` on. Returns the norm of the last residual."""
     beta, size = 0.0, len(matrix)
     for j in range(first, size):
         product = op @ basis[j]
@@ -97,21 +102,23 @@ def _extend(
 
 
 def _remove(vector: Tensor, rows: Tensor) -> Tensor:
-    """Make ``vector`` orthogonal to ``rows``, in place, by two passes of Gram-Schmidt; give what
-    was along them."""
-    along = torch.zeros(len(rows), dtype=torch.float64)
+    """Make `vector` orthogonal to `rows`, in place, by two passes of Gram-Schmidt.
+
+    Returns the coefficients that were removed.
+    """
+    coefficients = torch.zeros(len(rows), dtype=torch.float64)
     for _ in range(2):
         part = _dots(rows, vector)
         vector.addmv_(rows.T, part.to(vector), alpha=-1)
-        along += part
-    return along
+        coefficients += part
+    return coefficients
 
 
 def _dots(rows: Tensor, vector: Tensor) -> Tensor:
-    """The product of each row with ``vector``."""
+    """Return the dot product of each row with `vector`."""
     total = torch.zeros(len(rows), dtype=torch.float64)
-    for some, part in zip(rows.split(CHUNK, dim=1), vector.split(CHUNK), strict=True):
-        total += (some @ part).double().cpu()
+    for columns, part in zip(rows.split(CHUNK, dim=1), vector.split(CHUNK), strict=True):
+        total += (columns @ part).double().cpu()
     return total
 
 
@@ -120,8 +127,7 @@ def _norm(vector: Tensor) -> float:
 
 
 def _rotate(basis: Tensor, rotation: Tensor) -> None:
-    """Replace the first rows of ``basis`` by combinations of all, one for each column of
-    ``rotation``."""
-    turn = rotation.T.to(basis)
+    """Replace the first rows of `basis` by combinations of all rows."""
+    combinations = rotation.T.to(basis)
     for part in basis.split(CHUNK, dim=1):
-        part[: len(turn)] = turn @ part
+        part[: len(combinations)] = combinations @ part

@@ -1,7 +1,7 @@
 """The mean loss over a set of examples, as a function of the parameters.
 
-Evaluation mode, no weight decay, no augmentation. The module is a private copy, so that a learner
-that is training meanwhile notices nothing.
+The module is in evaluation mode; there is no weight decay and no augmentation. The module is a
+private copy, so a learner that is training is not affected.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ from fedflat.tasks.average import Average
 BATCH = 128
 
 Tick = Callable[[float], None]
-"""Told after each batch how much was done, in passes over the whole set."""
+"""Called after each batch with its share of a pass over the whole set."""
 
 
-def silent(share: float) -> None:
-    """Tell nobody."""
+def no_tick(share: float) -> None:
+    """Ignore progress."""
 
 
 class Objective:
-    """The mean loss over ``data``, each batch weighted by what it counts; its running statistics
-    are ``buffers``."""
+    """The mean loss over `data` as a function of the parameters.
+
+    Each batch is weighted by the number of things its loss is the mean of. `buffers` are the
+    running statistics of the model.
+    """
 
     def __init__(
         self,
@@ -40,12 +43,13 @@ class Objective:
         data: ClientData,
         *,
         batch_size: int = BATCH,
-        tick: Tick = silent,
+        tick: Tick = no_tick,
     ) -> None:
         number("flatness", "batch_size", batch_size, low=1, whole=True)
         if len(data) == 0:
             raise SettingError(
-                "the loss of no example has no curvature: found an empty set. Give it some examples."
+                "the mean loss of an empty set is not defined: found 0 examples. "
+                "Give at least one example."
             )
         flat = FlatModule(learner.module(), dtype=learner.dtype, device=learner.device)
         flat.buffers = buffers
@@ -53,13 +57,13 @@ class Objective:
         self.layout, self.module = flat.layout, flat.module.eval()
 
     def batches(self) -> Iterator[tuple[Batch, float]]:
-        """The set in batches, each with its share of the whole."""
+        """Iterate over batches, each with its share of the whole set."""
         order = torch.arange(len(self.data)).split(self.batch_size)
         for batch in self.data.batches(order, self.learner.dtype):
             yield batch, len(batch) / len(self.data)
 
     def leaves(self, w: Tensor) -> list[Tensor]:
-        """The parameters at ``w`` as leaves that a graph can be built on."""
+        """Return the parameters at `w` as leaves of a new graph."""
         w = w.detach().to(dtype=self.learner.dtype, device=self.learner.device)
         parts = w.split(list(self.layout.sizes))
         return [
@@ -68,15 +72,15 @@ class Objective:
         ]
 
     def batch_loss(self, leaves: Sequence[Tensor], batch: Batch) -> tuple[Tensor, float]:
-        """The mean loss of one batch, and of how many things it is the mean."""
-        named = dict(zip(self.layout.names, leaves, strict=True))
+        """Return the mean loss of one batch, and the number of things it is the mean of."""
+        params = dict(zip(self.layout.names, leaves, strict=True))
         loss, count = self.learner.mean(
-            functional_call(self.module, named, arguments(batch.inputs)), batch
+            functional_call(self.module, params, arguments(batch.inputs)), batch
         )
         return loss, float(count)
 
     def loss(self, w: Tensor) -> float:
-        """The mean loss at ``w``."""
+        """Return the mean loss at `w`."""
         total, leaves, mean = 0.0, self.leaves(w), Average(len(self.data))
         with torch.no_grad():
             for batch, share in self.batches():
@@ -86,7 +90,7 @@ class Objective:
         return total / mean.scale
 
     def gradient(self, w: Tensor) -> tuple[float, Tensor]:
-        """The mean loss at ``w`` and its gradient there."""
+        """Return the mean loss at `w` and its gradient."""
         total, leaves, mean = 0.0, self.leaves(w), Average(len(self.data))
         gradient = torch.zeros(
             self.layout.dim, dtype=self.learner.dtype, device=self.learner.device
@@ -95,12 +99,12 @@ class Objective:
             loss, count = self.batch_loss(leaves, batch)
             parts = torch.autograd.grad(loss, leaves, materialize_grads=True)
             weight = mean.weight(len(batch), count)
-            gradient.add_(flattened(parts), alpha=weight)
+            gradient.add_(flatten(parts), alpha=weight)
             total += weight * float(loss.detach())
             self.tick(share)
         return total / mean.scale, gradient.div_(mean.scale)
 
 
-def flattened(parts: Sequence[Tensor]) -> Tensor:
-    """Tensors one after the other in one vector."""
+def flatten(parts: Sequence[Tensor]) -> Tensor:
+    """Concatenate tensors into one vector."""
     return torch.cat([part.reshape(-1) for part in parts])

@@ -1,14 +1,14 @@
-"""The loss on the plane through three models: those of three rounds, of three methods, or of three
-clients.
+"""The loss on the plane through three models: of three rounds, three methods or three clients.
 
     u = w_2 - w_1,   v = (w_3 - w_1) - <w_3 - w_1, u> / ||u||^2 u,   both then of length 1;
     the point (x, y) is  w_1 + x u + y v
 
-so that distances in the picture are distances between parameters. The grid reaches a margin of 20 %
-beyond the three models; they are judged themselves too, not read off the grid. Garipov et al., Loss
-Surfaces, Mode Connectivity, and Fast Ensembling of DNNs, NeurIPS 2018, draw such planes.
+so that distances in the picture are distances between parameters. The grid extends 20 % beyond the
+three models. The models themselves are evaluated too, not interpolated from the grid. Such planes
+are drawn by Garipov et al., Loss Surfaces, Mode Connectivity, and Fast Ensembling of DNNs,
+NeurIPS 2018.
 
-Models of batch normalisation: see `fedflat.flatness.points` for their statistics.
+See `fedflat.flatness.points` for the statistics of batch normalisation.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ import torch
 from torch import Tensor
 
 from fedflat.errors import MOST_POINTS, SettingError, number
-from fedflat.flatness.points import comparable, named, rows
+from fedflat.flatness.points import by_name, refuse_incomparable, rows
 
 MARGIN = 0.2
 
 
 class Plane:
-    """The three models, given by name, then a grid of ``points`` times ``points``, row by row."""
+    """Three models, given by name, then a grid of `points` times `points`, row by row."""
 
     def __init__(self, models: Mapping[str, Tensor], *, points: int = 21) -> None:
         number("plane", "points", points, low=2, high=MOST_POINTS, whole=True)
         if len(models) != 3:
             raise SettingError(
-                f"plane: it takes three models to say which plane, found {len(models)}."
+                f"plane: three models are needed to define a plane, found {len(models)}. "
+                "Give three."
             )
-        comparable("plane", models)
+        refuse_incomparable("plane", models)
         self.models, self.points = dict(models), points
         self.origin, *others = (params.double() for params in models.values())
         self.u, across = self._unit(others[0] - self.origin)
@@ -45,7 +46,7 @@ class Plane:
         self.x, self.y = (self._axis([corner[i] for corner in self.corners]) for i in range(2))
 
     def _unit(self, direction: Tensor) -> tuple[Tensor, float]:
-        """The direction with length 1, and its length; refused if it is no more than rounding."""
+        """Return the direction with norm 1, and its norm. Refuse rounding errors."""
         length = float(direction.norm())
         precision = max(
             8 * max(torch.finfo(params.dtype).eps for params in self.models.values()), 1e-10
@@ -54,18 +55,18 @@ class Plane:
             float(params.double().norm()) for params in self.models.values()
         ):
             raise SettingError(
-                f"plane: {', '.join(self.models)} are equal or lie on one line, so many planes go through them. "
-                "Choose three that differ, or two of them and a line."
+                f"plane: {', '.join(self.models)} are equal or lie on one line, so they define no "
+                "plane. Choose three that differ, or interpolate between two of them."
             )
         return direction / length, length
 
-    def _axis(self, found: list[float]) -> list[float]:
-        low, high = min(found), max(found)
+    def _axis(self, coordinates: list[float]) -> list[float]:
+        low, high = min(coordinates), max(coordinates)
         start, length = low - MARGIN * (high - low), (1 + 2 * MARGIN) * (high - low)
         return [start + length * place / (self.points - 1) for place in range(self.points)]
 
     def at(self, x: float, y: float) -> Tensor:
-        """The parameters at a point of the plane, in float64."""
+        """Return the parameters at a point of the plane, in float64."""
         return self.origin + x * self.u + y * self.v
 
     def __len__(self) -> int:
@@ -78,10 +79,10 @@ class Plane:
         return self.at(self.x[column], self.y[row])
 
     def result(self, values: Sequence[Sequence[float | None]]) -> dict[str, Any]:
-        """Losses and errors, one row for each ``y``, and each model's place and values."""
+        """Return losses and errors, one row per `y`, and the position and values of each model."""
         count = len(self.corners)
         models = [
-            {"name": name, "x": x, "y": y, **named(value)}
+            {"name": name, "x": x, "y": y, **by_name(value)}
             for name, (x, y), value in zip(self.models, self.corners, values[:count], strict=True)
         ]
         return {"x": self.x, "y": self.y, **rows(values[count:], self.points), "points": models}

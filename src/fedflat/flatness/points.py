@@ -1,20 +1,20 @@
 """The loss at many points of parameter space, on one set of examples.
 
-The examples are cut into batches and normalised once, then every point costs one forward pass over
-them, in evaluation mode, without weight decay or augmentation. Images lie channels last, in batches
-of 128: on a CPU that is the fastest for the papers' CNN. The normalised set is held in memory: 12
-kB an image of CIFAR in float32.
+The examples are split into batches and normalised once. Then every point costs one forward pass
+over them, in evaluation mode, without weight decay or augmentation. Images use the channels-last
+format in batches of 128, which is fastest for the papers' CNN on a CPU. The normalised set is kept
+in memory: 12 kB per image of CIFAR in float32.
 
-A landscape (`Line`, `Plane`, `Surface`) is a lazy sequence of points that knows what its values
-mean:
+A landscape (`Line`, `Plane`, `Surface`) is a lazy sequence of points, and makes a result from their
+values:
 
     values = []                                      # or those found before an interruption
     for value in losses(learner, model.buffers, landscape, data, start=len(values)):
-        values.append(value)                         # and perhaps write them down
+        values.append(value)                         # and perhaps save them
     landscape.result(values)
 
 Running statistics of batch normalisation stay as given. That is right near the model they belong
-to; far from it, say ``statistics=`` with some examples to estimate them anew at each point.
+to. Far from it, pass some examples as `statistics` to estimate them at each point.
 """
 
 from __future__ import annotations
@@ -35,41 +35,41 @@ from fedflat.errors import SettingError
 
 BATCH = 128
 
-Tell = Callable[[int, int, str], None]
-"""``tell(done, total, what)``, called after each step of a long computation."""
+OnProgress = Callable[[int, int, str], None]
+"""``on_progress(done, total, what)``, called after each step of a long computation."""
 
 
 class Value(NamedTuple):
-    """What was found at a point. As JSON it is ``[loss, error]``."""
+    """Loss and error at a point. As JSON it is ``[loss, error]``."""
 
     loss: float | None
-    """The mean loss, or None if it is not finite."""
+    """Mean loss, or None if it is not finite."""
     error: float | None = None
-    """1 - the headline, or None if that is no share of one."""
+    """1 - headline, or None if the headline is not a share."""
 
 
 class Points(Protocol):
-    """Parameter vectors by place; they may be made when they are asked for."""
+    """Parameter vectors by index. They may be computed on access."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of points."""
         ...
 
     def __getitem__(self, place: int, /) -> Tensor:
-        """The parameters of one point."""
+        """Return the parameters of one point."""
         ...
 
 
 class Landscape(Points, Protocol):
-    """Points that make a picture."""
+    """Points with a result: a line, a plane or a surface."""
 
     def result(self, values: Sequence[Sequence[float | None]]) -> dict[str, Any]:
-        """The picture, ready for JSON, from the value of each point."""
+        """Return the result as JSON values, from the value of each point."""
         ...
 
 
-def quiet(done: int, total: int, what: str) -> None:
-    """Tell nobody."""
+def no_progress(done: int, total: int, what: str) -> None:
+    """Ignore progress."""
 
 
 def losses(
@@ -80,80 +80,85 @@ def losses(
     *,
     start: int = 0,
     statistics: ClientData | None = None,
-    on_progress: Tell = quiet,
+    on_progress: OnProgress = no_progress,
 ) -> Iterator[Value]:
-    """The value of each point, one at a time, from the ``start``-th on.
+    """Iterate over the values of the points, from index `start` on.
 
     buffers
-        The model's running statistics, the same at all points.
+        Running statistics of the model, the same at all points.
     statistics
-        Examples on which batch normalisations estimate their statistics anew at each point, in place of
-        ``buffers``: the mean over batches of the batches' statistics.
+        Examples on which batch normalisations estimate their statistics at each point, in place of
+        `buffers`: the mean over batches of the batches' statistics.
+    on_progress
+        Called after each point.
     """
-    batches = cut(learner, data)
-    refresh = None if statistics is None else cut(learner, statistics)
+    batches = split_batches(learner, data)
+    refresh = None if statistics is None else split_batches(learner, statistics)
     for place in range(start, len(points)):
-        move(learner, points[place], buffers)
+        load_point(learner, points[place], buffers)
         if refresh is not None:
-            _estimate(learner.flat.module, refresh)
+            _estimate_statistics(learner.flat.module, refresh)
         loss, share = score(learner, batches)
         on_progress(place + 1, len(points), "points")
         yield Value(loss if isfinite(loss) else None, None if share is None else 1 - share)
 
 
 def measure(
-    learner: Learner, buffers: Tensor, landscape: Landscape, data: ClientData, **how: Any
+    learner: Learner, buffers: Tensor, landscape: Landscape, data: ClientData, **options: Any
 ) -> dict[str, Any]:
-    """The whole picture at once; ``how`` as for `losses`."""
-    return landscape.result(list(losses(learner, buffers, landscape, data, **how)))
+    """Evaluate all points of a landscape and return its result. `options` are those of `losses`."""
+    return landscape.result(list(losses(learner, buffers, landscape, data, **options)))
 
 
-def cut(learner: Learner, data: ClientData) -> list[Batch]:
-    """All examples as batches ready for the model, none much smaller than the others."""
+def split_batches(learner: Learner, data: ClientData) -> list[Batch]:
+    """Return all examples as batches for the model, of about equal size."""
     if not len(data):
         raise SettingError(
-            "there is no example to take the loss of. Choose a set that is not empty."
+            "the set has no examples, so it has no loss. Choose a set that is not empty."
         )
     places = torch.arange(len(data)).tensor_split(-(-len(data) // BATCH))
     batches = (data.batch(part, learner.dtype) for part in places)
     return [Batch(learner.in_memory_format(batch.inputs), batch.targets) for batch in batches]
 
 
-def move(learner: Learner, params: Tensor, buffers: Tensor) -> None:
-    """Put the learner's module at a point."""
-    fits(learner.flat.layout, params)
+def load_point(learner: Learner, params: Tensor, buffers: Tensor) -> None:
+    """Load a point into the learner's module."""
+    refuse_other_layout(learner.flat.layout, params)
     learner.flat.load(params)
     learner.flat.buffers = buffers
 
 
-def fits(layout: Layout, params: Tensor) -> None:
-    """Refuse parameters of another model."""
+def refuse_other_layout(layout: Layout, params: Tensor) -> None:
+    """Raise `SettingError` if the parameters belong to another model."""
     if len(params) != layout.dim:
         raise SettingError(
-            f"the point has {len(params):,} parameters, but the model has {layout.dim:,}. Take points of one model."
+            f"the point has {len(params):,} parameters, but the model has {layout.dim:,}. "
+            "Use points of the same model."
         )
 
 
 def score(learner: Learner, batches: list[Batch]) -> tuple[float, float | None]:
-    """The mean loss where the module stands, and the headline if it is a share of one, the more the
-    better."""
-    loss, counted, meter = 0.0, 0.0, learner.task.meter(learner.outputs)
+    """Return the mean loss of the learner's module, and the headline.
+
+    The headline is None unless it is a share that should be high.
+    """
+    loss, total, meter = 0.0, 0.0, learner.task.meter(learner.outputs)
     for batch in batches:
         output = learner.flat.forward(*arguments(batch.inputs))
         mean, count = learner.mean(output, batch)
         loss += float(mean) * float(count)
-        counted += float(count)
+        total += float(count)
         meter.add(output, batch)
     headline = learner.task.headline
-    found = (
+    headline_score = (
         meter.scores().get(headline.name) if headline.share and headline.higher_is_better else None
     )
-    return loss / (counted or 1.0), found
+    return loss / (total or 1.0), headline_score
 
 
 @torch.no_grad()
-def _estimate(module: nn.Module, batches: list[Batch]) -> None:
-    """Give batch normalisations the statistics of these batches, each counted by its size."""
+def _estimate_statistics(module: nn.Module, batches: list[Batch]) -> None:
+    """Set the statistics of batch normalisations to those of these batches."""
     norms = [
         part
         for part in module.modules()
@@ -161,54 +166,55 @@ def _estimate(module: nn.Module, batches: list[Batch]) -> None:
     ]
     momenta = [norm.momentum for norm in norms]
     module.eval()
-    seen = 0
+    examples = 0
     try:
         for batch in batches:
-            seen += len(batch)
+            examples += len(batch)
             for norm in norms:
                 norm.train()
-                norm.momentum = len(batch) / seen
+                norm.momentum = len(batch) / examples
             module(*arguments(batch.inputs))
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
 
 
-def comparable(owner: str, models: Mapping[str, Tensor]) -> None:
-    """Refuse parameter vectors that are not finite, or of different models."""
+def refuse_incomparable(owner: str, models: Mapping[str, Tensor]) -> None:
+    """Raise `SettingError` for parameter vectors that are not finite or of different models."""
     (first, base), *others = models.items()
     for name, params in models.items():
         if not bool(params.isfinite().all()):
             raise SettingError(
-                f"{owner}: {name} holds NaN or infinity. Choose a model that has not diverged."
+                f"{owner}: {name} has parameters that are NaN or infinite. "
+                "Choose a model that has not diverged."
             )
     for name, params in others:
         if params.shape != base.shape:
             raise SettingError(
-                f"{owner}: {first} has {base.numel():,} parameters and {name} has {params.numel():,}. Choose models of "
-                "one architecture."
+                f"{owner}: {first} has {base.numel():,} parameters and {name} has "
+                f"{params.numel():,}. Choose models of one architecture."
             )
 
 
-def listed(values: Sequence[Sequence[float | None]]) -> dict[str, list[float | None]]:
-    """The losses, and the errors if there are any, as two lists."""
-    found = [Value(*value) for value in values]
-    lists: dict[str, list[float | None]] = {"loss": [value.loss for value in found]}
-    if any(value.error is not None for value in found):
-        lists["error"] = [value.error for value in found]
+def as_columns(values: Sequence[Sequence[float | None]]) -> dict[str, list[float | None]]:
+    """Return the losses, and the errors if there are any, as lists."""
+    points = [Value(*value) for value in values]
+    lists: dict[str, list[float | None]] = {"loss": [value.loss for value in points]}
+    if any(value.error is not None for value in points):
+        lists["error"] = [value.error for value in points]
     return lists
 
 
-def named(value: Sequence[float | None]) -> dict[str, float | None]:
-    """The value of one point by name."""
-    return {name: column[0] for name, column in listed([value]).items()}
+def by_name(value: Sequence[float | None]) -> dict[str, float | None]:
+    """Return loss and error of one point by name."""
+    return {name: column[0] for name, column in as_columns([value]).items()}
 
 
 def rows(
     values: Sequence[Sequence[float | None]], width: int
 ) -> dict[str, list[list[float | None]]]:
-    """The losses and errors of a grid as rows of ``width`` points."""
-    flat = listed(values)
+    """Return the losses and errors of a grid as rows of `width` points."""
+    flat = as_columns(values)
     return {
         name: [column[i : i + width] for i in range(0, len(column), width)]
         for name, column in flat.items()

@@ -2,11 +2,11 @@
 
     S(w) = max_{||T^-1 e|| <= rho}  L(w + e) - L(w)
 
-with T = 1 (SAM's ball), or T = |w| element by element (ASAM's, without its eta: Kwon et al., ICML
-2021, Definition 2 with the element-wise operator and p = 2), which does not change when layers are
-rescaled against each other. To first order the top is at ``e = rho T^2 g / ||T g||``; projected
-gradient ascent starts there and makes steps as long as the radius. What it finds is a lower bound
-of the maximum, and the best point it has seen.
+with T = 1 (SAM's ball), or T = |w| element by element (ASAM's ball without its eta: Kwon et al.,
+ICML 2021, Definition 2 with the element-wise operator and p = 2). ASAM's ball does not change when
+layers are rescaled against each other. To first order the maximum is at ``e = rho T^2 g / ||T
+g||``. Projected gradient ascent starts there and makes steps of length `rho`. Its best point is a
+lower bound of the maximum.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fedflat.errors import number
 STEPS = 20
 
 Slope = Callable[[Tensor], tuple[float, Tensor]]
-"""From a point to the loss and its gradient there."""
+"""Maps a point to the loss and its gradient there."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,10 @@ class Rise:
 def sharpness(
     slope: Slope, w: Tensor, rho: float, *, steps: int = STEPS, adaptive: bool = False
 ) -> Rise:
-    """The rise of the loss in a ball of radius ``rho``; ``adaptive``: in coordinates scaled by
-    ``|w|``."""
+    """Return the rise of the loss in a ball of radius `rho` around `w`.
+
+    With `adaptive`, coordinates are scaled by ``|w|``. `steps` is the number of ascent steps.
+    """
     number("sharpness", "rho", rho, low=0, open_low=True)
     number("sharpness", "steps", steps, low=1, whole=True)
     scale = w.abs() if adaptive else torch.ones_like(w)

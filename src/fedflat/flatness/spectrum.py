@@ -1,13 +1,12 @@
-"""The ends of a spectrum: Lanczos for numbers to rely on, power iteration with deflation as the
-papers do it.
+"""Largest eigenvalues: by Lanczos, which is accurate, and by power iteration, as papers do it.
 
-Everything here takes any symmetric `Operator`, be it a `Hessian` or a plain matrix.
+Everything here takes any symmetric `Operator`: a `Hessian` or a matrix.
 
 Power iteration starts from a normalised Gaussian vector, makes at most 20 iterations, and stops
-when the Rayleigh quotient changes by less than 1e-4 of itself; the next pair is that of ``H - sum
-lambda_i v_i v_i^T``, from a fresh start orthogonal to what was found. It finds what is largest in
-magnitude, so that negative eigenvalues may be among the values, and 20 iterations often leave the
-third digit open.
+when the Rayleigh quotient changes by less than 1e-4 of itself. The next pair is that of ``H - sum
+lambda_i v_i v_i^T``, from a new start orthogonal to the vectors before it. It finds the eigenvalues
+that are largest in magnitude, so there may be negative ones among them. After 20 iterations the
+third digit is often not reliable.
 """
 
 from __future__ import annotations
@@ -27,13 +26,12 @@ from fedflat.flatness.lanczos import thick_restart
 
 RESTARTS = 20
 BASIS = 2**30
-"""Bytes that the basis of Lanczos may take, if that is enough for a small basis."""
+"""Bytes for the basis of Lanczos, unless the smallest basis needs more."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Eigenvalues in descending order, their vectors in columns, and how far each is off: ``||H v -
-    lambda v||``."""
+    """Eigenvalues in descending order, eigenvectors in columns, and ``||H v - lambda v||``."""
 
     values: Tensor
     vectors: Tensor
@@ -41,19 +39,20 @@ class Pairs:
 
     @property
     def negative(self) -> int:
-        """How many of the values are below zero."""
+        """Number of negative eigenvalues."""
         return int((self.values < 0).sum())
 
 
 def steps_of(k: int) -> int:
-    """Lanczos steps before the first restart, and vectors of the basis, where memory does not
-    matter."""
+    """Return the number of Lanczos steps before the first restart, without a limit of memory."""
     return max(2 * k + 10, 40)
 
 
 def basis_of(op: Operator, k: int, memory: int = BASIS) -> int:
-    """Vectors of the basis: as many as fit into ``memory`` bytes, from ``2 k + 2`` to
-    ``steps_of(k)``."""
+    """Return the size of the basis that fits into `memory` bytes.
+
+    It is from ``2 k + 2`` to ``steps_of(k)``.
+    """
     fit = memory // (op.shape[0] * op.dtype.itemsize) - 1
     return min(steps_of(k), max(2 * k + 2, fit))
 
@@ -67,13 +66,18 @@ def eigenvalues(
     seed: int = 0,
     memory: int = BASIS,
 ) -> Pairs:
-    """The ``k`` largest eigenvalues of ``op`` by Lanczos; with ``which="LM"`` the largest in
-    magnitude.
+    """Return the `k` largest eigenvalues of `op` by Lanczos, with eigenvectors and residuals.
 
-    A pair is done when its residual is ``tol`` of its value; the value itself is then good to about
-    the square. A matrix with no more rows than Lanczos would make steps is written out and solved
-    whole. One that is not finite has no eigenvalues: they are NaN. The basis takes at most
-    ``memory`` bytes, but has at least ``2 k + 2`` vectors.
+    which
+        "LA" for the largest ones, "LM" for the largest in magnitude.
+    tol
+        A pair has converged when its residual is `tol` times its value. The error of the value is
+        then about the square of that.
+    memory
+        Bytes for the basis. It has at least ``2 k + 2`` vectors.
+
+    A matrix with no more rows than Lanczos would make steps is solved densely. If a product is not
+    finite, all values are NaN.
 
     >>> eigenvalues(torch.diag(torch.tensor([3.0, 1.0, -4.0])), 2).values.tolist()
     [3.0, 1.0]
@@ -95,51 +99,55 @@ def _dense(op: Operator, k: int, which: str) -> tuple[Tensor, Tensor]:
     if not torch.isfinite(whole).all():
         return torch.full((k,), torch.nan, dtype=op.dtype, device=op.device), whole[:, :k]
     values, vectors = torch.linalg.eigh((whole + whole.T) / 2)
-    kept = (values if which == "LA" else values.abs()).topk(k).indices
-    kept = kept[values[kept].argsort(descending=True)]
-    return values[kept], vectors[:, kept]
+    chosen = (values if which == "LA" else values.abs()).topk(k).indices
+    chosen = chosen[values[chosen].argsort(descending=True)]
+    return values[chosen], vectors[:, chosen]
 
 
 def _lanczos(
     op: Operator, k: int, which: str, size: int, tol: float, seed: int
 ) -> tuple[Tensor, Tensor]:
     restarts = RESTARTS * -(-(steps_of(k) - k) // (size - k))
-    found = thick_restart(
+    ritz = thick_restart(
         op, k, _starts(op, seed), size=size, restarts=restarts, tol=tol, magnitude=which == "LM"
     )
-    if found.converged < k and not found.values.isnan().any():
+    if ritz.converged < k and not ritz.values.isnan().any():
         more = "" if size == steps_of(k) else " Allow more memory for a larger basis."
         raise RunError(
-            f"Lanczos found {found.converged} of {k} eigenvalues to a tolerance of {tol:g} in {restarts} restarts "
-            f"with a basis of {size} vectors. Ask for fewer, for a larger tolerance, or compute in float64.{more}"
+            f"Lanczos found {ritz.converged} of {k} eigenvalues to a tolerance of {tol:g} in "
+            f"{restarts} restarts with a basis of {size} vectors. Use fewer eigenvalues, a larger "
+            f"tolerance or float64.{more}"
         )
     if which == "LM":
-        order = found.values.argsort(descending=True)
-        return found.values[order], found.vectors[order].T
-    return found.values, found.vectors.T
+        order = ritz.values.argsort(descending=True)
+        return ritz.values[order], ritz.vectors[order].T
+    return ritz.values, ritz.vectors.T
 
 
 def _starts(op: Operator, seed: int) -> Iterator[Tensor]:
-    """Random unit vectors, the first as ever, the others for when Lanczos must begin anew."""
+    """Iterate over random unit vectors. All but the first are for restarts of Lanczos."""
     yield _gaussian(op, seed)
     for i in count():
         yield _gaussian(op, seed, i)
 
 
 def _residuals(op: Operator, values: Tensor, vectors: Tensor) -> Tensor:
-    """One product at a time: a block of them would take as much memory as the basis."""
-    found = [
+    """Return the residuals. A block of products would take as much memory as the basis."""
+    norms = [
         torch.linalg.vector_norm(op @ v - value * v)
         for value, v in zip(values, vectors.T, strict=True)
     ]
-    return torch.stack(found)
+    return torch.stack(norms)
 
 
 def power_iteration(
     op: Operator, k: int = 5, *, iterations: int = 20, tol: float = 1e-4, seed: int = 0
 ) -> Pairs:
-    """The ``k`` eigenvalues largest in magnitude, one after the other, in descending order of
-    value."""
+    """Return the `k` eigenvalues largest in magnitude by power iteration with deflation.
+
+    They are in descending order of value. `iterations` is the largest number of steps per pair. A
+    pair has converged when its value changes by less than `tol` times itself.
+    """
     number("power_iteration", "k", k, low=1, high=op.shape[0], whole=True)
     number("power_iteration", "iterations", iterations, low=1, whole=True)
     values = torch.zeros(k, dtype=op.dtype, device=op.device)
@@ -152,10 +160,10 @@ def power_iteration(
         for _ in range(iterations):
             product = op @ v
             product = product - vectors @ (values * (vectors.T @ v))
-            before, value = value, v @ product
+            previous, value = value, v @ product
             residuals[i] = torch.linalg.vector_norm(product - value * v)
             v = unit(product)
-            if (value - before).abs() <= tol * before.abs() + TINY:
+            if (value - previous).abs() <= tol * previous.abs() + TINY:
                 break
         values[i], vectors[:, i] = value, v
     order = values.argsort(descending=True)
@@ -163,14 +171,14 @@ def power_iteration(
 
 
 def ratio(values: Tensor) -> float:
-    """``lambda_1 / lambda_5``: how far the first stands out of the bulk.
+    """Return ``lambda_1 / lambda_5``: how far the largest eigenvalue is above the bulk.
 
     >>> ratio(torch.tensor([10.0, 8.0, 6.0, 5.0, 4.0]))
     2.5
     """
     if len(values) < 5:
         raise SettingError(
-            f"lambda_1/lambda_5 needs five eigenvalues, found {len(values)}. Ask for k=5 or more."
+            f"lambda_1/lambda_5 needs five eigenvalues, found {len(values)}. Use k=5 or more."
         )
     return float(values[0] / values[4])
 

@@ -1,10 +1,10 @@
-"""A seeded part of a set, and how much the answer hangs on which part it is.
+"""A seeded subset of the examples, and how much curvature depends on the choice of the subset.
 
-The examples used are cut into a few disjoint parts of equal size, and curvature is measured on
-each. The trace is linear in the data: its mean over the parts is that of the whole, and its
-standard error is the spread over the root of their number. The largest eigenvalue is convex: that
-of the whole is at most the mean over the parts, so smaller sets overstate it, and the spread is an
-honest scale of the error but no bound.
+The subset is split into a few disjoint parts of equal size, and curvature is measured on each. The
+trace is linear in the data: its mean over the parts is that of the whole, and its standard error is
+the spread over the root of their number. The largest eigenvalue is convex: that of the whole is at
+most the mean over the parts. So smaller sets overestimate it, and the spread shows the scale of the
+error but does not bound it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ PROBES = 10
 
 
 def subset(data: ClientData, examples: int, seed: int = 0) -> ClientData:
-    """``examples`` of the set, drawn without replacement; the whole set if it has no more."""
+    """Return `examples` random examples without replacement, or all if there are no more."""
     number("subset", "examples", examples, low=1, whole=True)
     if examples >= len(data):
         return ClientData(data.examples, data.index)
-    drawn = torch.randperm(len(data), generator=torch_generator(seed, "subset"))[:examples]
-    return ClientData(data.examples, data.index[drawn.to(data.index.device)])
+    chosen = torch.randperm(len(data), generator=torch_generator(seed, "subset"))[:examples]
+    return ClientData(data.examples, data.index[chosen.to(data.index.device)])
 
 
-def parts_of(data: ClientData, parts: int = PARTS) -> list[ClientData]:
-    """Disjoint parts of equal size; a remainder is left out."""
+def split_parts(data: ClientData, parts: int = PARTS) -> list[ClientData]:
+    """Return disjoint parts of equal size. A remainder is left out."""
     number("subset", "parts", parts, low=2, whole=True)
     size = len(data) // parts
     if size == 0:
         raise SettingError(
-            f"{len(data)} examples cannot be cut into {parts} parts. Take more examples or fewer parts."
+            f"{len(data)} examples cannot be split into {parts} parts. "
+            "Use more examples or fewer parts."
         )
     return [ClientData(data.examples, data.index[i * size : (i + 1) * size]) for i in range(parts)]
 
@@ -54,26 +55,27 @@ def spread(
     seed: int = 0,
     memory: int = BASIS,
 ) -> dict[str, Any]:
-    """Largest eigenvalue, and trace if asked, on disjoint parts, and their standard deviations.
+    """Return the largest eigenvalue on disjoint parts and its standard deviation.
 
-    All parts see the same random vectors, so that differences come from the data.
+    With `trace`, also the trace. All parts use the same random vectors, so differences come from
+    the data. `hessian` makes the operator of a part.
     """
-    cut = parts_of(data, parts)
+    split = split_parts(data, parts)
     tops, traces = [], []
-    for part in cut:
+    for part in split:
         op = hessian(part)
         tops.append(float(eigenvalues(op, 1, seed=seed, memory=memory).values[0]))
         if trace:
             traces.append(hutchinson(op, PROBES, seed=seed, memory=memory).mean)
-    said: dict[str, Any] = {
+    result: dict[str, Any] = {
         "parts": parts,
-        "examples_each": len(cut[0]),
+        "examples_each": len(split[0]),
         "lambda_1": tops,
         "lambda_1_spread": _deviation(tops),
     }
     if trace:
-        said |= {"trace": traces, "trace_spread": _deviation(traces)}
-    return said
+        result |= {"trace": traces, "trace_spread": _deviation(traces)}
+    return result
 
 
 def _deviation(values: list[float]) -> float:

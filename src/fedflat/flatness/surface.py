@@ -2,14 +2,13 @@
 
 Li et al., Visualizing the Loss Landscape of Neural Nets, NeurIPS 2018, arXiv:1712.09913.
 
-    d <- d / ||d|| * ||w||   for each filter of a convolution and each row of a linear layer's weight;
+    d <- d / ||d|| * ||w||   for each filter of a convolution and each row of a linear weight;
     d <- 0                   for biases and normalisation layers;
     the point (x, y) is  w + x d_1 + y d_2
 
-Without that scaling, pictures of two models cannot be compared: a layer may be multiplied by 10 and
-the next one divided by 10 and nothing changes but the picture. The directions are drawn by the seed
-alone and scaled after, so models of one architecture with one seed are looked at along the same
-two.
+Without that scaling, pictures of two models cannot be compared: if a layer is multiplied by 10 and
+the next one divided by 10, nothing changes but the picture. The directions depend on the seed only
+and are scaled afterwards. So models of one architecture with one seed share their directions.
 """
 
 from __future__ import annotations
@@ -24,12 +23,15 @@ from torch import Tensor
 from fedflat.core.flat import Layout, unit
 from fedflat.core.seeds import torch_generator
 from fedflat.errors import MOST_POINTS, SettingError, number
-from fedflat.flatness.points import comparable, fits, named, rows
+from fedflat.flatness.points import by_name, refuse_incomparable, refuse_other_layout, rows
 
 
 class Surface:
-    """A grid of ``points`` times ``points`` around a model, from ``-span`` to ``span`` both ways,
-    row by row."""
+    """A grid around a model, from `-span` to `span` in both directions, row by row.
+
+    It has `points` times `points` points. `points` must be odd. `span` is in units of the norm of
+    the weights.
+    """
 
     def __init__(
         self, params: Tensor, layout: Layout, *, points: int = 51, span: float = 1.0, seed: int = 0
@@ -38,11 +40,11 @@ class Surface:
         number("surface", "span", span, low=0, open_low=True)
         if points % 2 == 0:
             raise SettingError(
-                f"surface: points must be odd, so that the model itself is in the middle, found {points}. "
-                f"Say {points + 1}."
+                f"surface: points must be odd, so that the model is in the middle, found {points}. "
+                f"Use {points + 1}."
             )
-        fits(layout, params)
-        comparable("surface", {"the model": params})
+        refuse_other_layout(layout, params)
+        refuse_incomparable("surface", {"the model": params})
         self.params, self.points = params, points
         self.first, self.second = (direction(params, layout, seed, which) for which in range(2))
         self.axis = [span * (2 * place / (points - 1) - 1) for place in range(points)]
@@ -55,12 +57,12 @@ class Surface:
         return self.params + self.axis[column] * self.first + self.axis[row] * self.second
 
     def result(self, values: Sequence[Sequence[float | None]]) -> dict[str, Any]:
-        """Losses and errors, one row for each ``y``, the model's own, and the parameter distance of
-        1 on an axis."""
-        middle = named(values[len(values) // 2])
-        length = float(
-            self.first.norm()
-        )  # of the second direction too: each of its filters is as long
+        """Return losses and errors, one row per `y`, and those of the model.
+
+        `length` is the norm of the directions: the parameter distance of 1 on an axis.
+        """
+        middle = by_name(values[len(values) // 2])
+        length = float(self.first.norm())  # the second direction has the same norm
         return {
             "x": self.axis,
             "y": self.axis,
@@ -71,15 +73,16 @@ class Surface:
 
 
 def direction(params: Tensor, layout: Layout, seed: int, which: int) -> Tensor:
-    """A Gaussian direction, each filter as long as the model's, and 0 for parameters of one
-    dimension."""
+    """Return a Gaussian direction with the filter norms of the model, and 0 for 1-D parameters."""
     rng = torch_generator(seed, "surface", which)
-    drawn = torch.randn(layout.dim, generator=rng, dtype=torch.float64).to(params)
-    parts = zip(layout.shapes, drawn.split(layout.sizes), params.split(layout.sizes), strict=True)
-    return torch.cat([_scaled(d, w, shape) for shape, d, w in parts])
+    gaussian = torch.randn(layout.dim, generator=rng, dtype=torch.float64).to(params)
+    parts = zip(
+        layout.shapes, gaussian.split(layout.sizes), params.split(layout.sizes), strict=True
+    )
+    return torch.cat([_scale_filters(d, w, shape) for shape, d, w in parts])
 
 
-def _scaled(d: Tensor, w: Tensor, shape: tuple[int, ...]) -> Tensor:
+def _scale_filters(d: Tensor, w: Tensor, shape: tuple[int, ...]) -> Tensor:
     if len(shape) <= 1:
         return torch.zeros_like(d)
     filters = (shape[0], prod(shape[1:]))

@@ -1,10 +1,10 @@
 """The trace of a symmetric operator from its products with random vectors.
 
 Hutchinson, A Stochastic Estimator of the Trace of the Influence Matrix, 1990: the mean of ``z^T H
-z``, z of random signs. Meyer, Musco, Musco and Woodruff, Hutch++: Optimal Stochastic Trace
-Estimation, SOSA 2021 (arXiv 2010.09649): a third of the products find a subspace Q in which most of
-H lives, a third give the trace there exactly, and Hutchinson estimates the rest with the last
-third. Better if a few eigenvalues carry the trace.
+z`` over vectors z of random signs. Meyer, Musco, Musco and Woodruff, Hutch++: Optimal Stochastic
+Trace Estimation, SOSA 2021 (arXiv 2010.09649): a third of the products find a subspace Q that
+contains most of H, a third give the exact trace there, and Hutchinson estimates the rest with the
+last third. This is better if a few eigenvalues dominate the trace.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fedflat.flatness.hessian import Operator
 
 BLOCK = 10
 MEMORY = 2**30
-"""Bytes that the vectors of one block may take, if that is enough for one vector."""
-SIGNS = 2
-"""Vectors of memory for each random vector: itself and its product."""
+"""Bytes for the vectors of one block, unless one vector needs more."""
+VECTORS_PER_SIGN = 2
+"""Vectors of memory per random vector: itself and its product."""
 METHODS = ("hutchinson", "hutch++")
 
 
@@ -34,7 +34,7 @@ class Estimate:
     mean: float
     stderr: float
     probes: int
-    """Products it took."""
+    """Number of products."""
     method: str
 
 
@@ -46,15 +46,14 @@ def trace(
     seed: int = 0,
     memory: int = MEMORY,
 ) -> Estimate:
-    """The trace by "hutchinson" or "hutch++", with ``probes`` products."""
+    """Return the trace by "hutchinson" or "hutch++", with `probes` products."""
     choice("trace", "method", method, METHODS)
-    found = hutchinson if method == "hutchinson" else hutch_plus_plus
-    return found(op, probes, seed=seed, memory=memory)
+    estimator = hutchinson if method == "hutchinson" else hutch_plus_plus
+    return estimator(op, probes, seed=seed, memory=memory)
 
 
 def columns_of(op: Operator, each: int, memory: int) -> int:
-    """How many vectors are worked on at once in ``memory`` bytes, if each takes the memory of
-    ``each`` vectors.
+    """Return how many columns fit into `memory` bytes if each needs `each` vectors.
 
     >>> columns_of(torch.eye(100), 5, memory=10_000), columns_of(torch.eye(100), 5, memory=0)
     (5, 1)
@@ -63,7 +62,7 @@ def columns_of(op: Operator, each: int, memory: int) -> int:
 
 
 def quadratic_forms(op: Operator, vectors: Tensor, columns: int = BLOCK) -> Tensor:
-    """``z^T H z`` for each column, in float64; so many columns at a time.
+    """Return ``z^T H z`` in float64 for each column z, with `columns` products at a time.
 
     >>> H = torch.tensor([[4.0, 1, 0], [1, 3, 1], [0, 1, -5]])
     >>> quadratic_forms(H, torch.tensor([[1.0, 1], [1, -1], [1, 1]])).tolist()
@@ -78,10 +77,10 @@ def quadratic_forms(op: Operator, vectors: Tensor, columns: int = BLOCK) -> Tens
 
 
 def hutchinson(op: Operator, probes: int = 100, *, seed: int = 0, memory: int = MEMORY) -> Estimate:
-    """The mean of ``z^T H z`` over random signs."""
+    """Estimate the trace by the mean of ``z^T H z`` over `probes` vectors of random signs."""
     number("hutchinson", "probes", probes, low=2, whole=True)
     counts = [min(BLOCK, probes - first) for first in range(0, probes, BLOCK)]
-    columns = min(BLOCK, columns_of(op, SIGNS, memory))
+    columns = min(BLOCK, columns_of(op, VECTORS_PER_SIGN, memory))
     forms = [
         quadratic_forms(op, block)
         for i, count in enumerate(counts)
@@ -93,13 +92,14 @@ def hutchinson(op: Operator, probes: int = 100, *, seed: int = 0, memory: int = 
 def hutch_plus_plus(
     op: Operator, probes: int = 99, *, seed: int = 0, memory: int = MEMORY
 ) -> Estimate:
-    """The trace in a subspace found by a third of the products, and an estimate of the rest.
+    """Return the exact trace in a subspace plus an estimate of the rest.
 
-    The subspace is kept whole, whatever ``memory`` is: a third of the probes.
+    A third of the products find the subspace. The basis of the subspace, a third of `probes`
+    vectors, is stored whatever `memory` is.
     """
     number("hutch++", "probes", probes, low=6, whole=True)
     third = min(probes // 3, op.shape[0])
-    columns = min(BLOCK, columns_of(op, SIGNS, memory))
+    columns = min(BLOCK, columns_of(op, VECTORS_PER_SIGN, memory))
     basis: Tensor = torch.linalg.qr(op @ signs(op, third, seed, 0))[0]
     inside = float(quadratic_forms(op, basis, columns).sum())
     rest = signs(op, third, seed, 1)
@@ -108,20 +108,20 @@ def hutch_plus_plus(
 
 
 def signs(op: Operator, count: int, seed: int, *path: int) -> Tensor:
-    """Columns of random signs."""
+    """Return `count` columns of random signs."""
     return next(sign_blocks(op, count, count, seed, *path))
 
 
 def sign_blocks(op: Operator, count: int, columns: int, seed: int, *path: int) -> Iterator[Tensor]:
-    """The same, at most so many ``columns`` at a time."""
+    """Iterate over blocks of at most `columns` columns of random signs."""
     rng = torch_generator(seed, "signs", *path)
     for first in range(0, count, columns):
         some = min(columns, count - first)
-        drawn = torch.randint(0, 2, (some, op.shape[0]), dtype=torch.int8, generator=rng)
-        yield drawn.mul_(2).sub_(1).T.to(dtype=op.dtype, device=op.device)
+        block = torch.randint(0, 2, (some, op.shape[0]), dtype=torch.int8, generator=rng)
+        yield block.mul_(2).sub_(1).T.to(dtype=op.dtype, device=op.device)
 
 
-def _estimate(forms: Tensor, sure: float, probes: int, method: str) -> Estimate:
+def _estimate(forms: Tensor, exact: float, probes: int, method: str) -> Estimate:
     return Estimate(
-        sure + float(forms.mean()), float(forms.std()) / len(forms) ** 0.5, probes, method
+        exact + float(forms.mean()), float(forms.std()) / len(forms) ** 0.5, probes, method
     )

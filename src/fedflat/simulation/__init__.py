@@ -1,5 +1,6 @@
-"""Simulated time: what devices can do, when they are there, and when the visits of an exchange
-would have ended.
+"""Simulated time: speed and availability of devices, durations of exchanges; and attacks.
 
-Every module in here is imported to register its names.
+Clocks, devices, distributions and availability models belong here, and attacks in `attacks/`. The
+code that applies them to a run is in `fedflat.experiments`. Start reading at `clock.py`. Every
+module here is imported to register its names.
 """

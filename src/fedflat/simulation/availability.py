@@ -1,8 +1,8 @@
-"""When clients are there: they come and go by themselves, or as a file says.
+"""When clients are available: at random, or as given in a file.
 
-The time is simulated seconds since the run began (``by="seconds"``), or counted in rounds
-(``by="rounds"``: round t is the time t). By seconds a client may leave in the middle of a visit; by
-rounds it is there for a whole round, or is not.
+Time is in simulated seconds since the start of the run (`by="seconds"`), or in rounds
+(`by="rounds"`: round t is time t). By seconds, a client may leave during its local training. By
+rounds, it is available for a whole round or not at all.
 """
 
 from __future__ import annotations
@@ -22,59 +22,61 @@ from fedflat.registry.specs import TextSpec, register
 from fedflat.simulation.json_file import check_path, digest_of, entries_of, refuse_missing
 
 SECONDS, ROUNDS = UNITS = ("seconds", "rounds")
-AHEAD = 16
-"""Changes of a client that are drawn at once."""
+BLOCK = 16
+"""Number of changes of a client that are sampled at once."""
 
 
 @dataclass(frozen=True, repr=False)
 class Availability(TextSpec, ABC):
-    """A frozen dataclass that knows of every client and every time whether it is there."""
+    """Base class: tells for every client and every time whether it is available."""
 
     by: str = field(default=SECONDS, kw_only=True)
 
     def check(self, population: int) -> None:
-        """Refuse clients that nothing is known of."""
+        """Raise an error if there is no information about one of the clients."""
 
     def digest(self) -> str:
-        """A digest of what it reads from files; "" if it reads none."""
+        """Return a digest of the files it reads, "" if it reads none."""
         return ""
 
     def until(self, client: int, seed: int, t: int, at: float) -> float | None:
-        """Until when a client stays that is there at the second ``at`` in round ``t``; None if it
-        is away."""
+        """Return until when a client stays that is available at second `at` in round `t`.
+
+        None if it is not available then.
+        """
         end = self.stays(client, seed, float(t) if self.by == ROUNDS else at)
         return inf if end is not None and self.by == ROUNDS else end
 
     @abstractmethod
     def stays(self, client: int, seed: int, at: float) -> float | None:
-        """The same by its own time."""
+        """The same as `until`, with `at` in the unit `by`."""
 
 
 @dataclass(frozen=True)
-class _Life:
-    """A client's coming and going, as far as it was drawn."""
+class _Schedule:
+    """Sampled changes of one client between available and unavailable."""
 
-    begins: bool
-    """Whether it is there at the start."""
+    starts_available: bool
+    """True if the client is available at time 0."""
     changes: list[float]
-    """When it comes or goes."""
+    """Times of the changes."""
 
-    def there(self, changes: int) -> bool:
-        """Whether it is there after so many changes."""
-        return self.begins == (changes % 2 == 0)
+    def available(self, changes: int) -> bool:
+        """True if the client is available after this number of changes."""
+        return self.starts_available == (changes % 2 == 0)
 
 
 @dataclass(frozen=True, repr=False)
 class OnOff(Availability):
-    """Clients are there for a while and away for a while, of ``on`` and ``off`` on average,
-    exponentially distributed.
+    """Clients alternate between available and unavailable, with exponential durations.
 
-    At the start each is there with the probability on / (on + off), as at any other time.
+    `on` and `off` are the mean durations. At the start, as at any other time, a client is available
+    with probability on / (on + off).
     """
 
     on: float
     off: float
-    _known: dict[tuple[int, int], _Life] = field(
+    _schedules: dict[tuple[int, int], _Schedule] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -84,33 +86,35 @@ class OnOff(Availability):
         choice("on_off", "by", self.by, UNITS)
 
     def stays(self, client: int, seed: int, at: float) -> float | None:
-        """Until the next change, if it is there."""
+        """Return the time of the next change if the client is available, else None."""
         if self.off == 0:
             return inf
-        life = self._known.get((seed, client))
-        if life is None:
-            begins = numpy_generator(seed, "clock/there", client).random() < self.on / (
+        schedule = self._schedules.get((seed, client))
+        if schedule is None:
+            starts_available = numpy_generator(seed, "clock/there", client).random() < self.on / (
                 self.on + self.off
             )
-            life = self._known[seed, client] = _Life(bool(begins), [])
-        while not life.changes or life.changes[-1] <= at:
-            self._live_on(life, numpy_generator(seed, "clock/changes", client, len(life.changes)))
-        place = bisect_right(life.changes, at)
-        return life.changes[place] if life.there(place) else None
+            schedule = self._schedules[seed, client] = _Schedule(bool(starts_available), [])
+        while not schedule.changes or schedule.changes[-1] <= at:
+            self._extend(
+                schedule, numpy_generator(seed, "clock/changes", client, len(schedule.changes))
+            )
+        place = bisect_right(schedule.changes, at)
+        return schedule.changes[place] if schedule.available(place) else None
 
-    def _live_on(self, life: _Life, rng: np.random.Generator) -> None:
-        """Draw some more of a client's changes."""
-        for drawn in rng.exponential(size=AHEAD).tolist():
-            lasts = drawn * (self.on if life.there(len(life.changes)) else self.off)
-            life.changes.append((life.changes[-1] if life.changes else 0.0) + lasts)
+    def _extend(self, schedule: _Schedule, rng: np.random.Generator) -> None:
+        """Sample the next changes of a client."""
+        for sample in rng.exponential(size=BLOCK).tolist():
+            duration = sample * (self.on if schedule.available(len(schedule.changes)) else self.off)
+            schedule.changes.append((schedule.changes[-1] if schedule.changes else 0.0) + duration)
 
 
 @dataclass(frozen=True, repr=False)
 class Trace(Availability):
-    """When each client is there, from a JSON file: ``{"0": [[0, 600], [900, 1200]], "1": ...}``,
-    from and to.
+    """Available time spans of each client, from a JSON file.
 
-    With ``every`` it begins again after so long.
+    The file has the form `{"0": [[0, 600], [900, 1200]], "1": ...}`. With `every`, the spans repeat
+    after that time.
     """
 
     path: str
@@ -126,53 +130,57 @@ class Trace(Availability):
     def _spans(self) -> dict[str, list[tuple[float, float]]]:
         entries = entries_of("trace", self.path)
         return {
-            client: _spans(f"trace: {self.path}: client {shown(client)}", said)
-            for client, said in entries.items()
+            client: _parse_spans(f"trace: {self.path}: client {shown(client)}", spans)
+            for client, spans in entries.items()
         }
 
     def check(self, population: int) -> None:
-        """Refuse a file without an entry for each of them."""
+        """Raise an error if the file has no entry for one of the clients."""
         refuse_missing("trace", self.path, self._spans, population)
 
     def digest(self) -> str:
-        """That of the file."""
+        """Return the digest of the file."""
         return digest_of("trace", self.path)
 
     def stays(self, client: int, seed: int, at: float) -> float | None:
-        """Until the end of the span in which the time is; of spans that meet at the turn, until
-        that of the second."""
-        spans, turn = self._spans[str(client)], 0.0
+        """Return the end of the span that contains `at`, or None.
+
+        A span that ends at the end of a period continues in the next period if a span starts there.
+        """
+        spans, period_start = self._spans[str(client)], 0.0
         if self.every is not None:
-            turn, at = at - at % self.every, at % self.every
+            period_start, at = at - at % self.every, at % self.every
         for begin, end in spans:
             if begin <= at < end:
                 if self.every is not None and end >= self.every:
-                    onward = next((stop for start, stop in spans if start == 0), 0.0)
-                    return inf if onward >= self.every else turn + self.every + onward
-                return turn + end
+                    next_end = next((stop for start, stop in spans if start == 0), 0.0)
+                    return inf if next_end >= self.every else period_start + self.every + next_end
+                return period_start + end
         return None
 
 
-def _spans(where: str, said: Any) -> list[tuple[float, float]]:
+def _parse_spans(where: str, entry: Any) -> list[tuple[float, float]]:
     last = 0.0
-    found = []
-    if not isinstance(said, list):
+    spans = []
+    if not isinstance(entry, list):
         raise DataError(
-            f"{where} must have a list of spans, as in [[0, 600], [900, 1200]], found {shown(said)}."
+            f"{where} must have a list of spans, as in [[0, 600], [900, 1200]], "
+            f"found {shown(entry)}."
         )
-    for span in said:
-        fits = (
+    for span in entry:
+        valid = (
             isinstance(span, list)
             and len(span) == 2
             and all(is_number(x) and x <= LARGEST for x in span)
         )
-        if not fits or not last <= span[0] < span[1]:
+        if not valid or not last <= span[0] < span[1]:
             raise DataError(
-                f"{where}: spans must be pairs of rising numbers from 0 on, one after the other, found {shown(span)}."
+                f"{where}: spans must be pairs [start, end] in increasing order, from 0 on, "
+                f"found {shown(span)}."
             )
-        found.append((float(span[0]), float(span[1])))
-        last = found[-1][1]
-    return found
+        spans.append((float(span[0]), float(span[1])))
+        last = spans[-1][1]
+    return spans
 
 
 on_off = register("availability", "on_off")(OnOff)

@@ -1,11 +1,11 @@
-"""One client's device: how fast it computes and what its link carries.
+"""The device of one client: its computing speed and its network link.
 
     receives    latency + bytes / down
     computes    work / speed,   work: gradients of single examples
     sends       latency + bytes / up
-    hands on    the latencies of both + bytes / min(up of the one, down of the other)
+    forwards    both latencies + bytes / min(up of the sender, down of the receiver)
 
-The server's own link and its computing take no time.
+The link and the computation of the server take no time.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Device:
-    """A client's device."""
+    """Speed and network link of one client."""
 
     speed: float
-    """Gradients of single examples that it takes in a second, of the model at hand."""
+    """Gradients of single examples per second, for the model of the run."""
     down: float
-    """Bytes a second that it receives."""
+    """Bytes per second that it receives."""
     up: float
-    """Bytes a second that it sends."""
+    """Bytes per second that it sends."""
     latency: float = 0.0
-    """Seconds that any message takes besides, to or from this device."""
+    """Additional seconds per message, to or from this device."""
 
     def receives(self, nbytes: float) -> float:
-        """Seconds for so many bytes from the server."""
+        """Return the seconds to receive `nbytes` from the server."""
         return self.latency + nbytes / self.down
 
     def computes(self, work: float) -> float:
-        """Seconds for so many gradients of single examples."""
+        """Return the seconds to compute `work` gradients of single examples."""
         return work / self.speed
 
     def sends(self, nbytes: float) -> float:
-        """Seconds for so many bytes to the server."""
+        """Return the seconds to send `nbytes` to the server."""
         return self.latency + nbytes / self.up
 
     def forwards(self, to: Device, nbytes: float) -> float:
-        """Seconds for so many bytes from this device to another one."""
+        """Return the seconds to send `nbytes` to another device."""
         return self.latency + to.latency + nbytes / min(self.up, to.down)

@@ -1,5 +1,4 @@
-"""Devices by distributions: what is a number is alike for all clients, what is a distribution is
-drawn for each."""
+"""Devices from distributions: a number is the same for all clients, a distribution is sampled."""
 
 from __future__ import annotations
 
@@ -12,19 +11,22 @@ from fedflat.simulation.clock import Clock
 from fedflat.simulation.device import Device
 from fedflat.simulation.distributions import LEAST, MOST, Distribution
 
-Amount = float | Distribution
-"""The same for everybody, or spread over the clients."""
+Property = float | Distribution
+"""The same number for all clients, or a distribution over the clients."""
 
 
 @dataclass(frozen=True, repr=False)
 class Devices(Clock):
-    """Each client's speed (examples' gradients a second), link (bytes a second) and latency
-    (seconds)."""
+    """Speed, link and latency of each client, as numbers or distributions.
 
-    speed: Amount = 100.0
-    down: Amount = 2.5e6
-    up: Amount = 6.25e5
-    latency: Amount = 0.05
+    `speed` is in example gradients per second, `down` and `up` are in bytes per second, `latency`
+    is in seconds.
+    """
+
+    speed: Property = 100.0
+    down: Property = 2.5e6
+    up: Property = 6.25e5
+    latency: Property = 0.05
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -34,8 +36,8 @@ class Devices(Clock):
                 continue
             if not is_number(value):
                 raise SettingError(
-                    f"devices: {name} must be a number or a distribution such as lognormal(100, 0.5), found "
-                    f"{shown(value)}."
+                    f"devices: {name} must be a number or a distribution such as "
+                    f"lognormal(100, 0.5), found {shown(value)}."
                 )
             if name == "latency":
                 number("devices", name, value, low=0, high=LONGEST_WAIT)
@@ -43,12 +45,12 @@ class Devices(Clock):
                 number("devices", name, value, low=LEAST, high=MOST)
 
     def device(self, client: int, seed: int) -> Device:
-        """Drawn for each property by itself."""
+        """Return the device of a client. Each property is sampled independently."""
         return Device(
-            *(self._of(name, client, seed) for name in ("speed", "down", "up", "latency"))
+            *(self._value(name, client, seed) for name in ("speed", "down", "up", "latency"))
         )
 
-    def _of(self, name: str, client: int, seed: int) -> float:
+    def _value(self, name: str, client: int, seed: int) -> float:
         value = getattr(self, name)
         if isinstance(value, Distribution):
             return value.draw(numpy_generator(seed, f"clock/{name}", client))

@@ -1,5 +1,4 @@
-"""How a property of devices is spread over the clients: drawn once for each, from the run's
-seed."""
+"""Distributions of a device property over the clients, sampled once per client and seed."""
 
 from __future__ import annotations
 
@@ -13,21 +12,20 @@ from fedflat.errors import SettingError, number, shown
 from fedflat.registry.specs import TextSpec, register
 
 LEAST, MOST = 1e-9, 1e18
-"""Speeds and rates between which a quotient is still a sensible number of seconds."""
+"""Smallest and largest speed or rate. They keep quotients in a sensible range of seconds."""
 
 
 class Distribution(TextSpec, ABC):
-    """A frozen dataclass that draws one positive number for a client."""
+    """Base class: samples one positive number per client."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> float:
-        """One client's."""
+        """Sample the number of one client."""
 
 
 @dataclass(frozen=True, repr=False)
 class Lognormal(Distribution):
-    """``median * exp(sigma * z)``, z standard normal: most are near the median, a few much slower
-    or faster."""
+    """``median * exp(sigma * z)`` with standard normal z."""
 
     median: float
     sigma: float = 0.5
@@ -42,7 +40,7 @@ class Lognormal(Distribution):
 
 @dataclass(frozen=True, repr=False)
 class Uniform(Distribution):
-    """Between ``low`` and ``high``, each number as likely as any other."""
+    """Uniform between `low` and `high`."""
 
     low: float
     high: float
@@ -57,16 +55,17 @@ class Uniform(Distribution):
 
 @dataclass(frozen=True, repr=False)
 class OneOf(Distribution):
-    """One of some values, in these shares or in equal ones: kinds of devices."""
+    """One of several values, with the probabilities `shares` or equal ones: types of devices."""
 
     values: tuple[float, ...]
     shares: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name, given in (("values", self.values), ("shares", self.shares)):
-            if given is not None and (not isinstance(given, tuple | list) or not given):
+        for name, numbers in (("values", self.values), ("shares", self.shares)):
+            if numbers is not None and (not isinstance(numbers, tuple | list) or not numbers):
                 raise SettingError(
-                    f"one_of: {name} must be a list of numbers, as in [10, 100], found {shown(given)}."
+                    f"one_of: {name} must be a list of numbers, as in [10, 100], "
+                    f"found {shown(numbers)}."
                 )
         for value in self.values:
             number("one_of", "each value", value, low=LEAST, high=MOST)
@@ -74,7 +73,8 @@ class OneOf(Distribution):
             number("one_of", "each share", share, low=0, open_low=True, high=MOST)
         if self.shares is not None and len(self.shares) != len(self.values):
             raise SettingError(
-                f"one_of: there must be a share for each value, found {len(self.shares)} for {len(self.values)}."
+                "one_of: there must be a share for each value, "
+                f"found {len(self.shares)} for {len(self.values)}."
             )
 
     def draw(self, rng: np.random.Generator) -> float:

@@ -1,9 +1,9 @@
-"""Devices that were measured: a JSON file with an entry for every client.
+"""Measured devices: a JSON file with an entry for every client.
 
     {"0": {"speed": 120.0, "down": 1.2e6, "up": 4.0e5, "latency": 0.04}, "1": ...}
 
-Speed is in examples' gradients a second of the model at hand, down and up are in bytes a second,
-latency, which may be left out, is in seconds.
+Speed is in example gradients per second, for the model of the run. Down and up are in bytes per
+second. Latency is in seconds and optional.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXAMPLE = '{"speed": 120.0, "down": 1.2e6, "up": 4.0e5, "latency": 0.04}'
 
 @dataclass(frozen=True, repr=False)
 class Measured(Clock):
-    """The speeds and links that a JSON file lists for every client."""
+    """Speeds and links of every client from a JSON file."""
 
     path: str
 
@@ -42,28 +42,29 @@ class Measured(Clock):
         }
 
     def check(self, population: int) -> None:
-        """Refuse a file without a device for each of them."""
+        """Raise an error if the file has no device for one of the clients."""
         super().check(population)
         refuse_missing("measured", self.path, self._devices, population)
 
     def digest(self) -> str:
-        """That of the files."""
+        """Return the digests of its files."""
         return " ".join(filter(None, [digest_of("measured", self.path), super().digest()]))
 
     def device(self, client: int, seed: int) -> Device:
-        """As the file has it."""
+        """Return the device of a client as given in the file."""
         return self._devices[str(client)]
 
 
-def _device(where: str, said: Any) -> Device:
-    if not isinstance(said, dict) or not set(NAMES[:3]) <= set(said) <= set(NAMES):
+def _device(where: str, entry: Any) -> Device:
+    if not isinstance(entry, dict) or not set(NAMES[:3]) <= set(entry) <= set(NAMES):
         raise DataError(
-            f"{where} must have speed, down and up, and perhaps latency, as in {EXAMPLE}, found {shown(said)}."
+            f"{where} must have speed, down and up, and optionally latency, as in {EXAMPLE}, "
+            f"found {shown(entry)}."
         )
-    for name, value in said.items():
+    for name, value in entry.items():
         low, high = (0, LONGEST_WAIT) if name == "latency" else (LEAST, MOST)
         number(where, name, value, low=low, high=high)
-    return Device(*(float(said.get(name, 0.0)) for name in NAMES))
+    return Device(*(float(entry.get(name, 0.0)) for name in NAMES))
 
 
 measured = register("clock", "measured")(Measured)

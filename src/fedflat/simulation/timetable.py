@@ -1,15 +1,15 @@
-"""When the visits of an exchange would have ended on the clients' devices, and who would not have
-come.
+"""Durations of an exchange on the clients' devices, and which replies would be lost.
 
-All chains start at once. In a chain one client begins when the one before it has computed: the
-model is then handed on, and both must be there until it has come. The last one sends its reply to
-the server.
+All chains start at the same time. In a chain, a client starts when the one before it has finished
+computing. The model is then forwarded, and both clients must be available until it has arrived. The
+last client sends its reply to the server.
 
-    deadline    a chain whose reply would come later is cut off at the deadline; the client that has it then is late
-    away        a client that is away when it should be sent something, or leaves before it is done, ends its chain; the
-                server notices at that moment
-    extra       of k chains that were asked the first k / (1 + extra), rounded down, are waited for; then the exchange
-                is over, and the others are cut off: they are not needed
+    deadline    a chain whose reply would come later is dropped at the deadline; the client that
+                has the model then is late
+    away        a client that is unavailable when it should receive the model, or that leaves before
+                it has finished, ends its chain; the server notices at that moment
+    extra       the server waits for the first k / (1 + extra) of k chains, rounded down; then the
+                exchange ends, and the other chains are dropped as surplus
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from fedflat.core.failures import AWAY, LATE
 from fedflat.simulation.clock import Fleet
 
 VisitKey = tuple[int, int]
-"""A client, and how often its chain has been there before."""
+"""A client, and how often it occurs earlier in its chain."""
 
 
 @dataclass(frozen=True)
 class ClientLeg:
-    """One client's part of a chain."""
+    """The part of one client in a chain."""
 
     client: int
     down: float
-    """Bytes it is sent, by the server or by the client before it."""
+    """Bytes it receives, from the server or from the client before it."""
     work: float
-    """Gradients of single examples that it takes."""
+    """Gradients of single examples that it computes."""
 
 
 @dataclass(frozen=True)
 class ChainPlan:
-    """A chain, as far as the clock must know it."""
+    """A chain of clients with the sizes of its messages and its work."""
 
     legs: Sequence[ClientLeg]
     up: float
@@ -47,18 +47,18 @@ class ChainPlan:
 
 @dataclass(frozen=True)
 class Completion:
-    """What becomes of a chain."""
+    """The end of a chain."""
 
     at: float
-    """When its reply comes, or when the server knows that none will."""
+    """When its reply arrives, or when the server knows that none will."""
     visit: VisitKey | None = None
-    """Who did not do its part, if no reply comes."""
+    """The client that failed, if no reply arrives."""
     reason: str = ""
     why: str = ""
     would: float = inf
-    """When its reply would have come if the server had waited."""
+    """When its reply would have arrived if the server had waited."""
     free: Mapping[int, float] = field(default_factory=dict)
-    """When each of its clients has done its part."""
+    """When each of its clients has finished its part."""
 
 
 @dataclass(frozen=True)
@@ -68,95 +68,107 @@ class Timetable:
     over: float
     """When it ends."""
     ended: Sequence[Completion]
-    """What becomes of each chain."""
+    """The end of each chain."""
     surplus: frozenset[int] = frozenset()
-    """The places of the chains that were asked and are not needed."""
+    """Indices of the chains that the server does not wait for."""
     lost: Mapping[VisitKey, Completion] = field(default_factory=dict)
-    """Visits that are not made, or not to their end, in a chain that was needed."""
+    """The clients that failed in a chain that was needed."""
 
 
 def timetable(
     fleet: Fleet,
     t: int,
     start: float,
-    ways: Sequence[ChainPlan],
+    chains: Sequence[ChainPlan],
     *,
     choose: bool = True,
     busy: Mapping[int, float] | None = None,
 ) -> Timetable:
-    """The exchange of round ``t`` that begins at ``start``; if ``choose``, not all who were asked
-    are waited for.
+    """Return the timetable of the exchange of round `t` that begins at `start`.
 
-    Who is still ``busy`` until some time with other chains begins then.
+    choose
+        If True, the server waits for the first replies only, as `Clock.extra` says.
+    busy
+        For clients in other chains, the time until which they are busy. They start afterwards.
     """
-    ended = [_along(fleet, t, start, way, busy or {}) for way in ways]
-    wanted = fleet.clock.waited_for(len(ways)) if choose else len(ways)
-    came = sorted((one.at, place) for place, one in enumerate(ended) if one.visit is None)
-    if len(came) >= wanted:
-        first = frozenset(place for _, place in came[:wanted])
-        return Timetable(came[wanted - 1][0], ended, frozenset(range(len(ways))) - first)
+    ended = [_run_chain(fleet, t, start, way, busy or {}) for way in chains]
+    needed = fleet.clock.waited_for(len(chains)) if choose else len(chains)
+    arrivals = sorted((one.at, place) for place, one in enumerate(ended) if one.visit is None)
+    if len(arrivals) >= needed:
+        first = frozenset(place for _, place in arrivals[:needed])
+        return Timetable(arrivals[needed - 1][0], ended, frozenset(range(len(chains))) - first)
     lost = {one.visit: one for one in ended if one.visit is not None}
     return Timetable(max(one.at for one in ended), ended, lost=lost)
 
 
-def _along(
-    fleet: Fleet, t: int, start: float, way: ChainPlan, busy: Mapping[int, float]
+def _run_chain(
+    fleet: Fleet, t: int, start: float, chain: ChainPlan, busy: Mapping[int, float]
 ) -> Completion:
-    """Follow one chain, to its reply or to where it breaks off."""
+    """Simulate one chain until its reply or its failure."""
     deadline = inf if fleet.clock.deadline is None else start + fleet.clock.deadline
-    broken, free, clients = None, dict[int, float](), [leg.client for leg in way.legs]
-    asked = max(start, busy.get(clients[0], start))
-    for place, leg in enumerate(way.legs):
+    failure, free, clients = None, dict[int, float](), [leg.client for leg in chain.legs]
+    request_at = max(start, busy.get(clients[0], start))
+    for place, leg in enumerate(chain.legs):
         device = fleet[leg.client]
-        got = asked + (_handed(fleet, way, place) if place else device.receives(leg.down))
-        done = got + device.computes(leg.work)
+        received = request_at + (
+            _transfer_seconds(fleet, chain, place) if place else device.receives(leg.down)
+        )
+        done = received + device.computes(leg.work)
         if place + 1 < len(clients):
             begins = max(done, busy.get(clients[place + 1], done))
-            sent = begins + _handed(fleet, way, place + 1)
+            sent = begins + _transfer_seconds(fleet, chain, place + 1)
         else:
-            begins, sent = done, done + device.sends(way.up)
+            begins, sent = done, done + device.sends(chain.up)
         visit = leg.client, clients[:place].count(leg.client)
-        broken = broken or _broken(fleet, t, visit, asked, sent, deadline, start)
-        free[leg.client], asked = min(sent, broken.at) if broken else sent, begins
+        failure = failure or _failure(fleet, t, visit, request_at, sent, deadline, start)
+        free[leg.client], request_at = min(sent, failure.at) if failure else sent, begins
     return (
         Completion(sent, would=sent, free=free)
-        if broken is None
-        else replace(broken, would=sent, free=free)
+        if failure is None
+        else replace(failure, would=sent, free=free)
     )
 
 
-def _handed(fleet: Fleet, way: ChainPlan, place: int) -> float:
-    """How long it takes to hand the model on to the client at a place of its chain; a client has
-    its own already."""
-    before, leg = way.legs[place - 1], way.legs[place]
+def _transfer_seconds(fleet: Fleet, chain: ChainPlan, place: int) -> float:
+    """Return the time to forward the model within a chain. 0 from a client to itself."""
+    previous, leg = chain.legs[place - 1], chain.legs[place]
     return (
         0.0
-        if before.client == leg.client
-        else fleet[before.client].forwards(fleet[leg.client], leg.down)
+        if previous.client == leg.client
+        else fleet[previous.client].forwards(fleet[leg.client], leg.down)
     )
 
 
-def _broken(
-    fleet: Fleet, t: int, visit: VisitKey, asked: float, sent: float, deadline: float, start: float
+def _failure(
+    fleet: Fleet,
+    t: int,
+    visit: VisitKey,
+    request_at: float,
+    sent: float,
+    deadline: float,
+    start: float,
 ) -> Completion | None:
-    """How a client fails that is asked and would have sent at these times, if it does."""
-    until = fleet.until(visit[0], t, asked)
-    if asked < deadline and until is None:
+    """Return how a client fails, given the times of its request and reply; or None."""
+    until = fleet.until(visit[0], t, request_at)
+    if request_at < deadline and until is None:
         return Completion(
-            asked,
+            request_at,
             visit,
             AWAY,
-            f"when it was asked, {_span(asked - start)} after the exchange began",
+            f"when it was asked, {_seconds(request_at - start)} after the exchange began",
         )
     if until is not None and until < min(sent, deadline):
         return Completion(
-            until, visit, AWAY, f"it left {_span(until - start)} after the exchange began"
+            until, visit, AWAY, f"it left {_seconds(until - start)} after the exchange began"
         )
     if sent > deadline:
-        takes = f"its part would have ended after {_span(sent - start)}, the deadline is {_span(deadline - start)}"
-        return Completion(deadline, visit, LATE, takes)
+        why = (
+            f"its part would have ended after {_seconds(sent - start)}, "
+            f"the deadline is {_seconds(deadline - start)}"
+        )
+        return Completion(deadline, visit, LATE, why)
     return None
 
 
-def _span(seconds: float) -> str:
+def _seconds(seconds: float) -> str:
     return f"{seconds:.4g} s"

@@ -58,6 +58,16 @@ class Segmentation(Task):
                 number("segmentation", "every weight", weight, low=0)
             object.__setattr__(self, "weights", tuple(self.weights))
 
+    @property
+    def segments(self) -> bool:
+        """True: predictions are masks."""
+        return True
+
+    @property
+    def ignored_label(self) -> int:
+        """The label of pixels that are not scored."""
+        return self.ignore
+
     def outputs(self, fed: Federation) -> int:
         """One score per class at each pixel."""
         return classes_of(self, fed)

@@ -91,6 +91,16 @@ class Task(TextSpec, ABC):
         """Build the model, initialized from PyTorch's current random state."""
         return spec.build(shape, outputs)
 
+    @property
+    def segments(self) -> bool:
+        """True if each pixel has one class, so that predictions are masks."""
+        return False
+
+    @property
+    def ignored_label(self) -> int:
+        """The label of targets that are not scored, -1 if there is none."""
+        return -1
+
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:
         """Refuse a model whose output for a batch does not fit."""
         _one_tensor(output, batch)

@@ -16,7 +16,7 @@ from fedflat.analysis.corruptions.blur import (
     motion_blur,
     zoom_blur,
 )
-from fedflat.analysis.corruptions.warp import look_up, mirrored, smear, zoom
+from fedflat.analysis.corruptions.warp import mirror, sample_bilinear, smear, zoom
 
 IMAGES = natural(3)
 
@@ -122,10 +122,10 @@ def test_zoom_blur_of_a_ramp() -> None:
 def test_looking_up() -> None:
     x = fresh().random((2, 3, 5, 6)).astype(np.float32)
     rows, columns = (np.broadcast_to(part, (2, 5, 6)).astype(float) for part in np.mgrid[:5, :6])
-    assert np.array_equal(look_up(x, rows, columns), x)
-    between = look_up(x, rows + 0.25, columns)[:, :, 1, 2]
+    assert np.array_equal(sample_bilinear(x, rows, columns), x)
+    between = sample_bilinear(x, rows + 0.25, columns)[:, :, 1, 2]
     assert between == pytest.approx(0.75 * x[:, :, 1, 2] + 0.25 * x[:, :, 2, 2], abs=1e-6)
-    beyond = look_up(x, rows - 2, columns)
+    beyond = sample_bilinear(x, rows - 2, columns)
     assert beyond[:, :, 0] == pytest.approx(x[:, :, 2], abs=1e-6)
     for length in (1, 2, 5):
         place = np.arange(-length + 1, length)
@@ -134,4 +134,4 @@ def test_looking_up() -> None:
             if length > 1
             else np.zeros(1)
         )
-        assert np.array_equal(mirrored(place, length), padded)
+        assert np.array_equal(mirror(place, length), padded)

@@ -119,7 +119,8 @@ def test_jpeg_against_pillow(severity: int, quality: int, images: np.ndarray) ->
 def test_only_jpeg_needs_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(
-        SettingError, match=r"jpeg_compression needs Pillow\. Install fedflat\[vision\]"
+        SettingError,
+        match=r"jpeg_compression needs Pillow, which is not installed\. Install fedflat\[vision\]",
     ):
         jpeg_compression(IMAGES, 1, fresh())
     pixelate(IMAGES, 1, fresh())

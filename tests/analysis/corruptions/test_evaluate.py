@@ -14,7 +14,7 @@ import fedflat as ff
 from analysis.corruptions.images import natural
 from fedflat.analysis.corruptions import evaluate
 from fedflat.analysis.corruptions.corruptions import KINDS, corrupt
-from fedflat.analysis.corruptions.evaluate import corrupted, measure, result, under_all
+from fedflat.analysis.corruptions.evaluate import corrupt_all, evaluate_corruptions, measure, result
 from fedflat.client.learner import Learner
 from fedflat.core.seeds import numpy_generator
 from fedflat.data.examples import ClientData, Examples
@@ -117,16 +117,18 @@ def test_stopped_and_taken_up_again() -> None:
     kinds = ["snow", "gaussian_noise", "motion_blur"]
     told: list[tuple[int, int, str]] = []
     whole = dict(
-        under_all(learner, model, data, kinds=kinds, on_progress=lambda *said: told.append(said))
+        evaluate_corruptions(
+            learner, model, data, kinds=kinds, on_progress=lambda *said: told.append(said)
+        )
     )
     assert list(whole) == ["clean", *kinds]
     assert told[0] == (1, 16, "clean")
     assert told[1:] == [(2 + 5 * i + j, 16, kind) for i, kind in enumerate(kinds) for j in range(5)]
-    walk = under_all(learner, model, data, kinds=kinds)
+    walk = evaluate_corruptions(learner, model, data, kinds=kinds)
     found = dict([next(walk), next(walk)])
     assert list(found) == ["clean", "snow"]
     learner.flat.load(torch.zeros(learner.flat.layout.dim))
-    found |= under_all(learner, model, data, kinds=kinds, known=found)
+    found |= evaluate_corruptions(learner, model, data, kinds=kinds, known=found)
     assert found == whole
     assert result(found) == result(whole)
 
@@ -134,16 +136,18 @@ def test_stopped_and_taken_up_again() -> None:
 def test_chunks_do_not_share_their_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "CHUNK", 4)
     x = np.repeat(natural(1), 10, axis=0)
-    found = corrupted(x, "gaussian_noise", 3, 0)
+    found = corrupt_all(x, "gaussian_noise", 3, 0)
     assert found.shape == x.shape
     assert len({image.tobytes() for image in found}) == 10
-    assert np.array_equal(found[:4], corrupted(x[:4], "gaussian_noise", 3, 0))
-    assert not np.array_equal(found, corrupted(x, "gaussian_noise", 3, 1))
+    assert np.array_equal(found[:4], corrupt_all(x[:4], "gaussian_noise", 3, 0))
+    assert not np.array_equal(found, corrupt_all(x, "gaussian_noise", 3, 1))
 
 
 def test_all_that_the_images_can_have() -> None:
     learner = network(1)
-    assert set(dict(under_all(learner, learner.initial(), images(4, 1), severities=[1]))) == {
+    assert set(
+        dict(evaluate_corruptions(learner, learner.initial(), images(4, 1), severities=[1]))
+    ) == {
         "clean",
         *KINDS,
     } - {"saturate"}
@@ -154,15 +158,15 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, data = network(), images(4)
     model = learner.initial()
     with pytest.raises(SettingError, match=r"unknown corruption 'foggy'\. Did you mean 'fog'"):
-        under_all(learner, model, data, kinds=["foggy"])
+        evaluate_corruptions(learner, model, data, kinds=["foggy"])
     with pytest.raises(
         SettingError, match="severity must be a whole number of at least 1 and at most 5, found 6"
     ):
-        under_all(learner, model, data, severities=[1, 6])
+        evaluate_corruptions(learner, model, data, severities=[1, 6])
     with pytest.raises(SettingError, match="no kind or no severity"):
-        under_all(learner, model, data, kinds=[])
-    with pytest.raises(SettingError, match="saturate changes colours, and these images are grey"):
-        under_all(learner, model, images(4, 1), kinds=["saturate"])
+        evaluate_corruptions(learner, model, data, kinds=[])
+    with pytest.raises(SettingError, match="saturate needs colour images, and these are grey"):
+        evaluate_corruptions(learner, model, images(4, 1), kinds=["saturate"])
     for x in (
         torch.rand(4, 3, 8, 8),
         torch.zeros(4, 9, dtype=torch.uint8),
@@ -173,18 +177,18 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
             SettingError,
             match="the data must be images stored as uint8 with 1 or 3 channels, found",
         ):
-            under_all(learner, model, wrong)
+            evaluate_corruptions(learner, model, wrong)
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(SettingError, match="jpeg_compression needs Pillow"):
-        under_all(learner, model, data)
-    assert dict(under_all(learner, model, data, kinds=["fog"], severities=[1]))
+        evaluate_corruptions(learner, model, data)
+    assert dict(evaluate_corruptions(learner, model, data, kinds=["fog"], severities=[1]))
 
 
 def test_a_model_without_classes() -> None:
     learner = Learner(
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 1)), (3, 16, 16), 1, seed=0, loss=_square
     )
-    with pytest.raises(SettingError, match="the run has no accuracy, since its loss is its own"):
+    with pytest.raises(SettingError, match="the run has no accuracy, since it has its own loss"):
         measure(learner, learner.initial(), images(4), kinds=["fog"])
 
 

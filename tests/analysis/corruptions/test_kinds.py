@@ -85,9 +85,7 @@ def test_distortion_rises_with_severity(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_grey_and_other_sizes(kind: str) -> None:
     if kind in COLOURED:
-        with pytest.raises(
-            SettingError, match="saturate changes colours, and these images are grey"
-        ):
+        with pytest.raises(SettingError, match="saturate needs colour images, and these are grey"):
             corrupt(GREY, kind, 1, np.random.default_rng(0))
         return
     for severity in (1, 5):

@@ -170,20 +170,20 @@ def test_refusals(data: Path) -> None:
     test, published = spec.open(0).test, official(spec)
     assert published is not None
     with pytest.raises(
-        DataError, match=r"without frost\.npy\. Name kinds that are there \(snow, fog\)"
+        DataError, match=r"has no frost\.npy\. Choose from the existing kinds \(snow, fog\)"
     ):
         published.check(["fog", "frost"], test)
     sound = (folder / "fog.npy").read_bytes()
     for damage in (b"", b"junk", sound[:-1], sound[:100]):
         (folder / "fog.npy").write_bytes(damage)
-        with pytest.raises(DataError, match=r"fog\.npy is damaged or no \.npy file"):
+        with pytest.raises(DataError, match=r"fog\.npy is damaged or not a \.npy file"):
             published.check(["fog"], test)
     np.save(folder / "fog.npy", np.array([{}], object), allow_pickle=True)
-    with pytest.raises(DataError, match=r"fog\.npy is damaged or no \.npy file"):
+    with pytest.raises(DataError, match=r"fog\.npy is damaged or not a \.npy file"):
         published.check(["fog"], test)
     np.save(folder / "fog.npy", np.zeros((50, 3, 32, 32), np.uint8))
     with pytest.raises(
-        DataError, match=r"must hold 50 images, \(32, 32, 3\) of uint8, found \(50, 3, 32, 32\)"
+        DataError, match=r"must have 50 images, \(32, 32, 3\) of uint8, found \(50, 3, 32, 32\)"
     ):
         published.check(["fog"], test)
     for labels in (
@@ -193,11 +193,11 @@ def test_refusals(data: Path) -> None:
         np.arange(5),
     ):
         np.save(folder / "labels.npy", labels)
-        with pytest.raises(DataError, match="must name the labels of the test set in its order"):
+        with pytest.raises(DataError, match="must have the labels of the test set in its order"):
             published.check(["snow"], test)
     for wrong in (np.zeros(50), np.zeros(49, int), np.zeros((50, 1), int), np.zeros(0, int)):
         np.save(folder / "labels.npy", wrong)
         with pytest.raises(
-            DataError, match="must hold whole numbers, once for each of 5 severities"
+            DataError, match="must have whole numbers, once for each of 5 severities"
         ):
             published.check(["snow"], test)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedflat.analysis.corruptions.weather import fog, frost, lit, plasma, sheet, snow, spatter
+from fedflat.analysis.corruptions.weather import (
+    fog,
+    frost,
+    light_drops,
+    plasma,
+    sheet,
+    snow,
+    spatter,
+)
 
 BLACK, WHITE = (np.full((40, 3, 32, 32), level, np.uint8) for level in (0, 255))
 
@@ -118,7 +126,7 @@ def test_drops_of_water_are_turquoise_and_of_mud_brown() -> None:
 def test_dry_images_have_no_drops() -> None:
     drops = np.zeros((2, 1, 16, 16), np.float32)
     drops[1, 0, 4:9, 4:9] = 1
-    found = lit(drops, 0.5, 0.6)
+    found = light_drops(drops, 0.5, 0.6)
     assert not found[0].any()
     assert found[1].max() == pytest.approx(0.6, abs=1e-6)
     assert not found[1, 0, :4].any()

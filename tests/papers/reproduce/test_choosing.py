@@ -15,7 +15,7 @@ from fedflat.cli.parser import build
 from fedflat.errors import SettingError, SpellingError
 from fedflat.papers.presets import every
 from fedflat.papers.reproduce.cells import TableCell
-from fedflat.papers.reproduce.selection import cells_of, expanded, find_table
+from fedflat.papers.reproduce.selection import cells_of, expand_patterns, find_table
 
 
 def names(table: str, *patterns: str) -> list[str]:
@@ -47,7 +47,7 @@ def test_one_preset_or_the_main_run_of_a_column() -> None:
 
 def test_a_large_table_is_not_run_by_mistake() -> None:
     with pytest.raises(
-        SettingError, match=r"fedgloss/table3 has \d+ cells, [\d,]+ rounds in all\. Say which"
+        SettingError, match=r"fedgloss/table3 has \d+ cells, [\d,]+ rounds in all\. Select cells"
     ):
         names("fedgloss/table3")
     assert len(names("toy")) == 4
@@ -80,8 +80,8 @@ def test_words_that_are_no_file_name(word: str, capsys: pytest.CaptureFixture[st
 
 
 def test_patterns() -> None:
-    assert list(expanded("{a,b}-{c,d}")) == ["a-c", "a-d", "b-c", "b-d"]
-    assert list(expanded("a, b")) == ["a", "b"]
+    assert list(expand_patterns("{a,b}-{c,d}")) == ["a-c", "a-d", "b-c", "b-d"]
+    assert list(expand_patterns("a, b")) == ["a", "b"]
 
 
 def test_the_toy_table_is_the_one_of_the_readme() -> None:
@@ -105,7 +105,7 @@ def test_seeds() -> None:
     assert authors.seeded(2) == [0, 42]
     assert authors.seeded([7, 8]) == [7, 8]
     with pytest.raises(
-        SettingError, match="4 seeds were asked for, but the authors of a/b name 3: 0, 42, 200299"
+        SettingError, match="4 seeds were requested, but the authors of a/b have 3: 0, 42, 200299"
     ):
         authors.seeded(4)
     assert TableCell(name="a/b", arguments={}, reported=1.0).seeded(3) == [0, 1, 2]

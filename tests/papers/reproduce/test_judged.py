@@ -23,7 +23,7 @@ from fedflat.papers.reproduce.plan import (
     new_plan,
     open_plan,
 )
-from fedflat.papers.reproduce.status import CellStatus, Seed, last_ones, measured
+from fedflat.papers.reproduce.status import CellStatus, Seed, final_values, measurement
 from fedflat.papers.reproduce.summary import TableLine, lines
 from fedflat.papers.reproduce.verdict import (
     ANOTHER,
@@ -59,20 +59,22 @@ def test_a_run_is_read_by_its_headline() -> None:
         "models": {"server": {"rmse": 0.25, "accuracy": 0.9}, "swa": {}},
         "personal": 0.125,
     }
-    assert measured(entry, row) == 0.25
+    assert measurement(entry, row) == 0.25
     own = replace(entry, cell=replace(entry.cell, measure="personal"))
-    assert measured(own, row) == 0.125
-    assert last_ones(own, [(1, 0.5), (2, 0.25), (3, 0.75)]) == [0.25]  # the least is the best round
+    assert measurement(own, row) == 0.125
+    assert final_values(own, [(1, 0.5), (2, 0.25), (3, 0.75)]) == [
+        0.25
+    ]  # the least is the best round
     shares = replace(entry, headline=Headline("miou", "mIoU", "%", 100.0))
-    assert measured(shares, {"models": {"server": {"miou": 0.25}}}) == 25
+    assert measurement(shares, {"models": {"server": {"miou": 0.25}}}) == 25
     unseen = replace(shares, cell=replace(entry.cell, measure="tests.unseen"))
     assert (
-        measured(
+        measurement(
             unseen, {"models": {"server": {"miou": 0.25, "tests": {"unseen": {"miou": 0.125}}}}}
         )
         == 12.5
     )
-    assert math.isnan(measured(unseen, {"models": {"server": {"miou": 0.25}}}))
+    assert math.isnan(measurement(unseen, {"models": {"server": {"miou": 0.25}}}))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +165,9 @@ def test_the_folder_keeps_what_cells_are_judged_by(tmp_path: Path) -> None:
     path.write_text(json.dumps(signed(saved)))
     with pytest.raises(RunError, match=r"is damaged \(headline: factor must be a number above 0"):
         open_plan(tmp_path / "t", reading=True)
-    with pytest.raises(SettingError, match="reports 'rmse', but its run is judged by 'accuracy'"):
+    with pytest.raises(
+        SettingError, match="reports 'rmse', but the headline of its run is 'accuracy'"
+    ):
         new_plan(tmp_path / "u", "Mine", "me").added(
             [replace(cell, measure="rmse")], PlanRequest(), "x"
         )

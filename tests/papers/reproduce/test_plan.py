@@ -97,14 +97,14 @@ def test_the_run_of_a_cut_is_the_paper_s_and_that_of_a_stretch_a_shorter_one(
     assert short.experiment.as_json()["local"]["lr"] == "cosine(0.1, 0.01, 4)"
     assert not plan.entries[0].whole
     with pytest.raises(
-        RunError, match="has mine/gloss already, with other settings or a stretched schedule"
+        RunError, match="already has mine/gloss, with other settings or a stretched schedule"
     ):
         planned(tmp_path / "short", GLOSS, rounds=4)
 
 
 def test_a_cell_with_other_settings_is_refused(tmp_path: Path) -> None:
     planned(tmp_path, PLAIN)
-    with pytest.raises(RunError, match="has mine/plain already, with other settings"):
+    with pytest.raises(RunError, match="already has mine/plain, with other settings"):
         planned(tmp_path, cell("plain", "fedavg()", lr=0.5))
 
 

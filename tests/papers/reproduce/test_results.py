@@ -123,7 +123,7 @@ def test_the_first_rise_may_leave_the_figure() -> None:
     assert [min(curve) < 20 for curve in curves] == [True, True]
     assert high - low < 15
     for line, curve in zip(shown, curves, strict=True):
-        assert low < line.standing.entry.cell.reported < high
+        assert low < line.status.entry.cell.reported < high
         assert low < min(curve[25:]) < max(curve) < high
 
 

@@ -9,14 +9,14 @@ import sys
 CODE = """
 import os
 from pathlib import Path
-from fedflat.papers.reproduce.child import stand_back
-stand_back(7)
+from fedflat.papers.reproduce.child import set_niceness
+set_niceness(7)
 group = Path("/proc/self/autogroup")
 print(os.nice(0), group.read_text().split()[-1] if group.exists() else 7)
 """
 
 
-def test_the_process_and_its_group_stand_back() -> None:
+def test_the_process_and_its_group_set_niceness() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CODE],
         capture_output=True,

@@ -9,7 +9,7 @@ import pytest
 
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.plan import PlannedCell
-from fedflat.papers.reproduce.status import CellStatus, Seed, last_ones, measured
+from fedflat.papers.reproduce.status import CellStatus, Seed, final_values, measurement
 from fedflat.papers.reproduce.verdict import (
     ANOTHER,
     DIFFERS,
@@ -167,18 +167,18 @@ def test_each_cell_reads_its_own_model() -> None:
         "personal": 0.25,
     }
     plain = stands(FEDAVG).entry
-    assert measured(plain, row) == 50
-    assert measured(replace(plain, models=["server", "wima"]), row) == 75
-    assert measured(replace(plain, models=["server", "swa"]), row) == 50  # it has not begun
+    assert measurement(plain, row) == 50
+    assert measurement(replace(plain, models=["server", "wima"]), row) == 75
+    assert measurement(replace(plain, models=["server", "swa"]), row) == 50  # it has not begun
     own = replace(plain, cell=replace(FEDAVG, measure="personal"))
-    assert measured(own, row) == 25
-    assert math.isnan(measured(plain, {"round": 5, "tuned": True}))
+    assert measurement(own, row) == 25
+    assert math.isnan(measurement(plain, {"round": 5, "tuned": True}))
 
 
 def test_the_evaluations_that_count() -> None:
     entry = replace(stands(FEDAVG).entry, last=3)
     curve = [(10, 1.0), (20, 2.0), (28, 3.0), (29, 4.0), (30, 5.0)]
-    assert last_ones(entry, curve) == [3.0, 4.0, 5.0]
-    assert last_ones(entry, curve[:2]) == [2.0]
-    assert last_ones(replace(entry, cell=replace(FEDAVG, measure="personal")), curve) == [5.0]
-    assert last_ones(entry, []) == []
+    assert final_values(entry, curve) == [3.0, 4.0, 5.0]
+    assert final_values(entry, curve[:2]) == [2.0]
+    assert final_values(replace(entry, cell=replace(FEDAVG, measure="personal")), curve) == [5.0]
+    assert final_values(entry, []) == []

@@ -24,7 +24,7 @@ from fedflat.experiments.state import last_state
 from fedflat.registry.specs import parse
 from fedflat.simulation.attacks.attack import ATTACK
 from fedflat.simulation.attacks.frechet import frechet, moments
-from fedflat.simulation.attacks.gan import bounds, discriminator_loss, generator_loss, placed
+from fedflat.simulation.attacks.gan import bounds, discriminator_loss, generator_loss, rescale
 from fedflat.simulation.attacks.generator import generator
 from wired import Wired
 
@@ -175,7 +175,7 @@ def test_a_visit_by_hand() -> None:
     x = data.batch(torch.arange(len(data)), torch.float64).inputs
     low, high = x.amin((0, 2, 3), keepdim=True), x.amax((0, 2, 3), keepdim=True)
     notes: dict[str, Tensor] = {}
-    made = attack.fresh(attacked).module
+    made = attack.new_generator(attacked).module
     for visit in range(2):
         sent = attacked.learner.initial().params + 0.1 * visit
         attack.observe(
@@ -232,7 +232,7 @@ def test_images_lie_where_the_attackers_own_do() -> None:
     assert float(low) == 0
     assert float(high) == 1
     ends = torch.tensor([-1.0, 0.0, 1.0]).view(3, 1, 1, 1)
-    assert placed(ends, low, high).flatten().tolist() == [0, 0.5, 1]
+    assert rescale(ends, low, high).flatten().tolist() == [0, 0.5, 1]
     made = exp.attack.images(attacked, {}, 300, seed=1)
     assert made.shape == (300, 1, 8, 8)
     assert torch.equal(made, exp.attack.images(attacked, {}, 300, seed=1))
@@ -266,17 +266,17 @@ def test_settings(wrong: dict[str, Any]) -> None:
     [
         (
             {"attack": "gan(client=30)"},
-            r"client 30 attacks, but clients are numbered 0 to 29\. Name one of them",
+            r"client 30 attacks, but clients are numbered 0 to 29\. Choose one of them",
         ),
         (
             {"on": "diabetes(clients=30)"},
-            "images are recovered from a model that tells their classes, and diabetes",
+            "images are recovered from a classifier of images, but the task of diabetes",
         ),
         (
             {"on": "synthetic(clients=30)"},
-            "images are recovered from a model that tells their classes, and synthetic",
+            "images are recovered from a classifier of images, but the task of synthetic",
         ),
-        ({"on": LONELY, "attack": "gan()", "clients_per_round": 2}, "client 0 holds 1 example"),
+        ({"on": LONELY, "attack": "gan()", "clients_per_round": 2}, "client 0 has 1 example"),
     ],
 )
 def test_what_cannot_be_attacked_is_said(more: dict[str, Any], why: str) -> None:

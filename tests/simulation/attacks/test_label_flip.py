@@ -115,7 +115,7 @@ def test_swapped_twice_everything_is_as_it_was(labels: list[int], pairs: list[in
 def test_how_many_attack(L_S: float, L: float, groups: int, bad: int, liars: int) -> None:
     on = clients_of(DATA * 2, test=DATA[0], classes=10)
     attacked = victim(on, groups=groups)
-    found = label_flip(L_S=L_S, L=L, pairs=[[0, 2]]).liars(attacked)
+    found = label_flip(L_S=L_S, L=L, pairs=[[0, 2]]).attacking_clients(attacked)
     assert len(set(found)) == len(found) == liars
     assert sum(bool(set(group) & set(found)) for group in attacked.superclients) == bad
 
@@ -123,7 +123,10 @@ def test_how_many_attack(L_S: float, L: float, groups: int, bad: int, liars: int
 def test_shares_are_decimal_numbers() -> None:
     """0.29 * 100 is 28.999999999999996 in binary."""
     on = clients_of(DATA[:1] * 100, test=DATA[0], classes=10)
-    assert len(label_flip(L_S=0.29, L=1, pairs=[[0, 2]]).liars(victim(on, groups=100))) == 29
+    assert (
+        len(label_flip(L_S=0.29, L=1, pairs=[[0, 2]]).attacking_clients(victim(on, groups=100)))
+        == 29
+    )
 
 
 def test_only_those_attack_who_hold_a_swapped_label() -> None:
@@ -135,19 +138,23 @@ def test_only_those_attack_who_hold_a_swapped_label() -> None:
     )
     flip = label_flip(L_S=1, L=1, pairs=[[2, 3]])
     assert flip.holders(victim(on)) == {1, 2, 3}
-    assert flip.liars(victim(on)) == flip.liars(victim(on, groups=2)) == [1, 2, 3]
-    assert flip.liars(victim(on, groups=3)) == [1, 2, 3]
+    assert (
+        flip.attacking_clients(victim(on))
+        == flip.attacking_clients(victim(on, groups=2))
+        == [1, 2, 3]
+    )
+    assert flip.attacking_clients(victim(on, groups=3)) == [1, 2, 3]
     one = label_flip(
         L_S=0.1, L=1, pairs=[[0, 4]]
     )  # held by 0, 3 and 4, in groups of two: the last holds one of them
     for seed in range(20):
-        assert one.liars(victim(on, groups=3, seed=seed)) in ([0], [3], [4])
+        assert one.attacking_clients(victim(on, groups=3, seed=seed)) in ([0], [3], [4])
 
 
 def test_a_larger_share_holds_the_smaller_one() -> None:
     on = clients_of(DATA * 2, test=DATA[0], classes=10)
     found = [
-        set(label_flip(L_S=a, L=b, pairs=[[0, 2]]).liars(victim(on, groups=4)))
+        set(label_flip(L_S=a, L=b, pairs=[[0, 2]]).attacking_clients(victim(on, groups=4)))
         for a, b in [(0.25, 0.2), (0.25, 0.6), (0.5, 0.6), (1, 1)]
     ]
     assert [len(some) for some in found] == [1, 3, 6, 20]
@@ -157,10 +164,14 @@ def test_a_larger_share_holds_the_smaller_one() -> None:
 def test_who_lies_is_drawn_by_the_seed() -> None:
     flip = label_flip(L_S=0.5, L=0.2, pairs=[[0, 2]])  # two of four superclients, one client each
     on = clients_of(DATA * 2, test=DATA[0], classes=10)
-    assert flip.liars(victim(on, groups=4)) == flip.liars(victim(on, groups=4))
+    assert flip.attacking_clients(victim(on, groups=4)) == flip.attacking_clients(
+        victim(on, groups=4)
+    )
     attacked = victim(on, groups=4)
     drawn = Counter(
-        client for seed in range(200) for client in flip.liars(replace(attacked, seed=seed))
+        client
+        for seed in range(200)
+        for client in flip.attacking_clients(replace(attacked, seed=seed))
     )
     assert all(
         5 <= drawn[client] <= 40 for client in range(20)
@@ -171,13 +182,17 @@ def test_fixed_and_random_pairs() -> None:
     """The four labels 0, 2, 3 and 5 have three pairings; one pair has one."""
     fixed, drawn = (label_flip(pairs=[[0, 2], [3, 5]], draw=draw) for draw in ("fixed", "random"))
     run = victim()
-    assert {fixed.pairing(run, client) for client in range(9)} == {((0, 2), (3, 5))}
-    pairings = [frozenset(map(frozenset, drawn.pairing(run, client))) for client in range(60)]
+    assert {fixed.pairs_of_client(run, client) for client in range(9)} == {((0, 2), (3, 5))}
+    pairings = [
+        frozenset(map(frozenset, drawn.pairs_of_client(run, client))) for client in range(60)
+    ]
     three = [{(0, 2), (3, 5)}, {(0, 3), (2, 5)}, {(0, 5), (2, 3)}]
     assert set(pairings) == {frozenset(map(frozenset, one)) for one in three}
     assert all(10 <= count <= 30 for count in Counter(pairings).values())
     one = label_flip(pairs=[[0, 2]], draw="random")
-    assert {frozenset(one.pairing(run, client)[0]) for client in range(9)} == {frozenset({0, 2})}
+    assert {frozenset(one.pairs_of_client(run, client)[0]) for client in range(9)} == {
+        frozenset({0, 2})
+    }
 
 
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 5))
@@ -187,7 +202,10 @@ def test_drawn_pairs_and_their_pairings_have_the_same_labels(seed: int, count: i
     labels = flip.labels(attacked)
     assert len(set(labels)) == 2 * count
     for client in range(4):
-        assert sorted(label for pair in flip.pairing(attacked, client) for label in pair) == labels
+        assert (
+            sorted(label for pair in flip.pairs_of_client(attacked, client) for label in pair)
+            == labels
+        )
 
 
 @given(seed=st.integers(0, 10**6))
@@ -195,7 +213,7 @@ def test_pairs_within_and_across_superclasses(seed: int) -> None:
     """Twenty labels in ten pairs, by CIFAR-100's own map."""
     coarse = np.array(FINE_TO_COARSE)
     for among in ("intra", "extra"):
-        pairs = label_flip(count=10, among=among).drawn(names_only(100, cifar100(), seed))
+        pairs = label_flip(count=10, among=among).chosen_pairs(names_only(100, cifar100(), seed))
         labels = [label for pair in pairs for label in pair]
         assert len(set(labels)) == 20
         shared = [coarse[a] == coarse[b] for a, b in pairs]
@@ -208,9 +226,11 @@ def test_pairs_within_and_across_superclasses(seed: int) -> None:
     [(6, "any", 10, 5), (21, "intra", 100, 20), (11, "extra", 100, 10)],
 )
 def test_too_many_pairs_are_refused(count: int, among: str, classes: int, most: int) -> None:
-    why = rf"{count} pairs \({among}\) cannot be drawn from {classes} classes, at most {most}"
+    why = (
+        rf"{count} pairs \({among}\) cannot be sampled from {classes} classes\. Use at most {most}"
+    )
     with pytest.raises(SettingError, match=why):
-        label_flip(count=count, among=among).drawn(names_only(classes, cifar100(), 0))
+        label_flip(count=count, among=among).chosen_pairs(names_only(classes, cifar100(), 0))
 
 
 @pytest.mark.parametrize(
@@ -246,7 +266,7 @@ def test_settings(wrong: dict[str, Any]) -> None:
     [
         (
             {"attack": "label_flip(pairs=[[3, 10]])"},
-            r"pair \(3, 10\) names a class that is not there \(0 to 9\)",
+            r"pair \(3, 10\) has a class that does not exist \(0 to 9\)",
         ),
         (
             {"attack": "label_flip(among='intra')"},
@@ -258,7 +278,7 @@ def test_settings(wrong: dict[str, Any]) -> None:
         ),
         (
             {"attack": "label_flip()", "on": "synthetic(clients=9)"},
-            "synthetic.* are made when asked for",
+            "synthetic.* are generated on access",
         ),
         (
             {"attack": "label_flip()", "method": "centralised"},
@@ -281,7 +301,7 @@ def test_nobody_holds_it() -> None:
         classes=9,
     )
     with pytest.raises(
-        SettingError, match=r"no client holds an example of labels 4 and 5\. Swap other classes"
+        SettingError, match=r"no client has an example of labels 4 and 5\. Swap other classes"
     ):
         label_flip(pairs=[[4, 5]]).check(victim(on))
 

@@ -1,13 +1,12 @@
-"""The kinds of corruption of CIFAR-10-C and CIFAR-100-C, by name: 15 of the benchmark, and 4 to
-tune on.
+"""The kinds of corruption of CIFAR-10-C and CIFAR-100-C: 15 of the benchmark and 4 extra ones.
 
 Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and
 Perturbations, ICLR 2019, arXiv:1903.12261. The settings of the five severities are those of the
-released CIFAR images, made for 32x32 pixels. The code is our own, works on whole batches, and draws
-what is random anew: results are close to those on the released files, not equal. Most unlike are
-`frost` and the water of `spatter` (see `fedflat.analysis.corruptions.weather`).
+released CIFAR images, made for 32x32 pixels. The code is our own, works on whole batches, and
+samples its own random numbers. So results are close to those on the released files, not equal.
+`frost` and the water of `spatter` differ most (see `fedflat.analysis.corruptions.weather`).
 
-Grey images can have all kinds but `saturate`.
+Grey images support all kinds except `saturate`.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ EXTRA: dict[str, Corruption] = {
 
 KINDS = BENCHMARK | EXTRA
 COLOURED = ("saturate",)
-"""The kinds that grey images cannot have."""
+"""Kinds that need colour images."""
 
 
 def corrupt(x: Bytes, kind: str, severity: int, rng: np.random.Generator) -> Bytes:
-    """The uint8 images ``(N, 1 or 3, H, W)`` under a kind of this severity, 1 to 5.
+    """Return uint8 images ``(N, 1 or 3, H, W)`` corrupted with a severity from 1 to 5.
 
     >>> white = np.full((1, 3, 4, 4), 255, np.uint8)
     >>> int(corrupt(white, "fog", 5, np.random.default_rng(0)).max())
@@ -59,9 +58,9 @@ def corrupt(x: Bytes, kind: str, severity: int, rng: np.random.Generator) -> Byt
 
 
 def by_name(kind: str) -> Corruption:
-    """The kind of this name."""
+    """Return the corruption of this name."""
     if kind not in KINDS:
         raise SettingError(
-            f"unknown corruption {kind!r}.{nearest(kind, KINDS)} There are {', '.join(KINDS)}."
+            f"unknown corruption {kind!r}.{nearest(kind, KINDS)} Choose one of {', '.join(KINDS)}."
         )
     return KINDS[kind]

@@ -1,9 +1,9 @@
-"""What processing does to an image: light, contrast, colour, bending, coarse pixels, JPEG.
+"""Digital corruptions: brightness, contrast, saturation, elastic deformation, pixels, JPEG.
 
-Brightness and saturation are V and S of HSV, and the other two parts stay, which needs no
+Brightness and saturation are V and S of HSV. The other two components stay, which needs no
 conversion: a change of V scales a pixel, a change of S moves it towards its V. `elastic_transform`
-reads the image once, through the affine map and the bending together; the released code reads
-twice. Its settings are shares of the image's side.
+samples the image once, through the affine map and the deformation together; the released code
+samples twice. Its settings are shares of the image's side.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter  # type: ignore[import-untyped]
 
 from fedflat.analysis.corruptions.kind import Bytes, Images, kind, levels
-from fedflat.analysis.corruptions.warp import Floats, look_up
+from fedflat.analysis.corruptions.warp import Floats, sample_bilinear
 from fedflat.errors import SettingError
 
 TINY = np.float32(1e-6)
-"""Less than any difference of two bytes."""
+"""Smaller than any difference of two bytes."""
 
 
 @kind((0.05, 0.1, 0.15, 0.2, 0.3))
 def brightness(x: Images, more: float, rng: np.random.Generator) -> Images:
-    """The largest channel raised by ``more``, hue and saturation kept; black becomes grey."""
+    """Raise the largest channel by `more`. Hue and saturation stay; black becomes grey."""
     value: Images = x.max(axis=1, keepdims=True)
     raised = np.minimum(value + np.float32(more), 1)
     result: Images = np.where(value > 0, x * (raised / np.maximum(value, TINY)), raised)
@@ -34,15 +34,17 @@ def brightness(x: Images, more: float, rng: np.random.Generator) -> Images:
 
 @kind((0.75, 0.5, 0.4, 0.3, 0.15))
 def contrast(x: Images, factor: float, rng: np.random.Generator) -> Images:
-    """Each channel drawn towards its mean over the image."""
+    """Move each channel towards its mean over the image."""
     mean: Images = x.mean(axis=(2, 3), keepdims=True)
     return mean + np.float32(factor) * (x - mean)
 
 
 @kind(((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)), colour=True)
 def saturate(x: Images, setting: tuple[float, float], rng: np.random.Generator) -> Images:
-    """Paler in severities 1 and 2, more colourful from 3 on; the hue of grey is red, as usual in
-    HSV."""
+    """Reduce saturation in severities 1 and 2, raise it from 3 on.
+
+    Grey has the hue of red, as usual in HSV.
+    """
     factor, more = setting
     value: Images = x.max(axis=1, keepdims=True)
     span: Images = value - x.min(axis=1, keepdims=True)
@@ -58,11 +60,10 @@ def saturate(x: Images, setting: tuple[float, float], rng: np.random.Generator) 
 def elastic_transform(
     x: Images, setting: tuple[float, float, float], rng: np.random.Generator
 ) -> Images:
-    """Each image under its own random affine map, and bent: ``(strength, smoothness, corners'
-    shift)``.
+    """Apply a random affine map and an elastic deformation to each image.
 
-    With the severity the bending grows and the affine map shrinks, so the mean change of a pixel
-    does not grow.
+    A setting is ``(strength, smoothness, shift of corners)``. With the severity the deformation
+    grows and the affine map shrinks, so the mean change of a pixel does not grow.
     """
     n, _, height, width = x.shape
     strength, smoothness, shift = (part * height for part in setting)
@@ -73,12 +74,14 @@ def elastic_transform(
     columns = np.arange(width) + bend[1]
     places = np.stack([rows, columns, np.ones_like(rows)], axis=-1)
     source = np.einsum("nhwi,nij->jnhw", places, affine(n, height, width, shift, rng))
-    return look_up(x, source[0], source[1])
+    return sample_bilinear(x, source[0], source[1])
 
 
 def affine(n: int, height: int, width: int, shift: float, rng: np.random.Generator) -> Floats:
-    """From ``(row, column, 1)`` to where it comes from, ``(n, 3, 2)``: three corners moved by up to
-    ``shift``."""
+    """Return affine maps ``(n, 3, 2)`` from ``(row, column, 1)`` to the source of a pixel.
+
+    Three corners are moved by up to `shift`.
+    """
     centre, third = np.array([height // 2, width // 2]), min(height, width) // 3
     corners = centre + third * np.array([[1, 1], [1, -1], [-1, -1]])
     moved = corners + rng.uniform(-shift, shift, (n, 3, 2))
@@ -90,7 +93,7 @@ def affine(n: int, height: int, width: int, shift: float, rng: np.random.Generat
 
 @kind((0.95, 0.9, 0.85, 0.75, 0.65))
 def pixelate(x: Images, share: float, rng: np.random.Generator) -> Images:
-    """Made smaller by means over boxes, then larger again by repeating pixels."""
+    """Downscale by means over boxes, then upscale by repeating pixels."""
     rows, columns = (_boxes(length, max(1, int(length * share))) for length in x.shape[-2:])
     narrow = levels(x @ _means(columns).T)
     small = levels(_means(rows) @ (narrow / np.float32(255)))
@@ -98,12 +101,12 @@ def pixelate(x: Images, share: float, rng: np.random.Generator) -> Images:
 
 
 def _boxes(length: int, count: int) -> NDArray[np.int64]:
-    """In which of ``count`` equal parts of a line the centre of each pixel lies."""
+    """Return in which of `count` equal parts of a line the centre of each pixel lies."""
     return ((np.arange(length) + 0.5) * count / length).astype(np.int64)
 
 
 def _means(box: NDArray[np.int64]) -> Images:
-    """The matrix that takes the mean over each box."""
+    """Return the matrix that takes the mean over each box."""
     member: Images = np.equal(box, np.arange(box[-1] + 1)[:, None]).astype(np.float32)
     size: Images = member.sum(axis=1, keepdims=True)
     return member / size
@@ -111,7 +114,7 @@ def _means(box: NDArray[np.int64]) -> Images:
 
 @kind((80, 65, 58, 50, 40))
 def jpeg_compression(x: Images, quality: int, rng: np.random.Generator) -> Images:
-    """Stored as JPEG of this quality and read again; needs Pillow."""
+    """Encode as JPEG of this quality and decode again. Needs Pillow."""
     Image = pillow()
     result = np.empty(x.shape, np.uint8)
     for place, image in enumerate(levels(x)):
@@ -123,16 +126,17 @@ def jpeg_compression(x: Images, quality: int, rng: np.random.Generator) -> Image
 
 
 def pillow() -> Any:
-    """Pillow's ``Image``, or a sentence if it is not installed."""
+    """Return Pillow's `Image`. Raise `SettingError` if it is not installed."""
     try:
         from PIL import Image
     except ImportError:
         raise SettingError(
-            "jpeg_compression needs Pillow. Install fedflat[vision], or leave it out."
+            "jpeg_compression needs Pillow, which is not installed. "
+            "Install fedflat[vision], or leave jpeg_compression out."
         ) from None
     return Image
 
 
 def _interleaved(image: Bytes) -> Bytes:
-    """One image as Pillow wants it: ``(H, W)`` if it is grey, else ``(H, W, 3)``."""
+    """Return one image as Pillow needs it: ``(H, W)`` if it is grey, else ``(H, W, 3)``."""
     return image[0] if len(image) == 1 else np.ascontiguousarray(image.transpose(1, 2, 0))

@@ -1,13 +1,13 @@
-"""The headline of a model under each kind of corruption and severity, on images drawn here or as
-published.
+"""The headline of a model under each kind of corruption and severity.
 
-    found = {}                                       # or what was found before an interruption
-    for kind, scores in under_all(learner, model, data, known=found):
-        found[kind] = scores                         # and perhaps write it down
+    found = {}                                       # or scores from before an interruption
+    for kind, scores in evaluate_corruptions(learner, model, data, known=found):
+        found[kind] = scores                         # and perhaps save them
     result(found)
 
-What is random in drawn images depends on the seed, the kind and the example's place in the set. It
-is the same at all severities, and whichever other kinds are asked for.
+Images are generated here or read from the published files. The random numbers of generated images
+depend on the seed, the kind and the example's index in the set. They are the same at all severities
+and for any choice of kinds.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from fedflat.core.seeds import numpy_generator
 from fedflat.data.batch import arguments
 from fedflat.data.examples import ClientData, Examples
 from fedflat.errors import SettingError, number
-from fedflat.flatness.points import Tell, cut, move, quiet
+from fedflat.flatness.points import OnProgress, load_point, no_progress, split_batches
 
 CHUNK = 1000
 CLEAN = "clean"
-DRAWN = "drawn by fedflat"
+GENERATED = "drawn by fedflat"
 
 
-def under_all(
+def evaluate_corruptions(
     learner: Learner,
     model: Model,
     data: ClientData,
@@ -45,102 +45,102 @@ def under_all(
     severities: Sequence[int] = SEVERITIES,
     seed: int = 0,
     known: Collection[str] = (),
-    on_progress: Tell = quiet,
+    on_progress: OnProgress = no_progress,
     published: Official | None = None,
     reference: ClientData | None = None,
 ) -> Iterator[tuple[str, list[float]]]:
-    """Of each kind its name and the headline at each severity, one kind at a time; first
-    ``("clean", [headline])``.
+    """Iterate over kinds and their scores by severity, starting with ``("clean", [score])``.
 
     kinds
-        Which ones; None: all that the images can have.
+        Names of the kinds. None for all that the images support.
     known
-        Names that are not asked for again.
+        Names that are skipped.
     published
-        The files that hold the images of the whole test set, of which ``data`` is a part; None: they are drawn.
+        Published files of the whole test set, of which `data` is a part. None: images are
+        generated.
     reference
-        What the examples are looked up in, if the task does so: a gallery of clean images.
+        The clean examples of a gallery, if the task has one.
     """
     images = pixels(data)
-    able = [name for name in KINDS if images.shape[1] == 3 or name not in COLOURED]
-    asked = able if kinds is None else list(kinds)
-    _check(asked, severities, able)
+    supported = [name for name in KINDS if images.shape[1] == 3 or name not in COLOURED]
+    chosen = supported if kinds is None else list(kinds)
+    _check(chosen, severities, supported)
     if published is not None:
-        published.check(asked, data)
-    elif "jpeg_compression" in asked:
+        published.check(chosen, data)
+    elif "jpeg_compression" in chosen:
         pillow()
 
     def change(name: str, severity: int) -> Bytes:
         if published is not None:
             return published.images(name, severity, data)
-        return corrupted(images, name, severity, seed)
+        return corrupt_all(images, name, severity, seed)
 
-    names = [name for name in (CLEAN, *asked) if name not in known]
-    judge = partial(_judged, learner, model, data, reference)
-    return _walk(judge, pixels(data), names, severities, change, on_progress)
+    names = [name for name in (CLEAN, *chosen) if name not in known]
+    score = partial(_score, learner, model, data, reference)
+    return _evaluate_kinds(score, pixels(data), names, severities, change, on_progress)
 
 
-def _check(kinds: Sequence[str], severities: Sequence[int], able: Sequence[str]) -> None:
+def _check(kinds: Sequence[str], severities: Sequence[int], supported: Sequence[str]) -> None:
     for name in kinds:
         by_name(name)
-        if name not in able:
-            raise SettingError(f"{name} changes colours, and these images are grey. Leave it out.")
+        if name not in supported:
+            raise SettingError(f"{name} needs colour images, and these are grey. Leave it out.")
     for severity in severities:
         number(
             "corruptions", "severity", severity, low=SEVERITIES[0], high=SEVERITIES[-1], whole=True
         )
     if not kinds or not severities:
         raise SettingError(
-            "corruptions: no kind or no severity was asked for. Name at least one of each."
+            "corruptions: no kind or no severity was given. Give at least one of each."
         )
 
 
-def _walk(
-    judge: Callable[[Bytes], float],
+def _evaluate_kinds(
+    score: Callable[[Bytes], float],
     clean: Bytes,
     kinds: Sequence[str],
     severities: Sequence[int],
     change: Callable[[str, int], Bytes],
-    on_progress: Tell,
+    on_progress: OnProgress,
 ) -> Iterator[tuple[str, list[float]]]:
     total, done = sum(1 if name == CLEAN else len(severities) for name in kinds), 0
     for name in kinds:
-        found = []
+        scores = []
         for x in [clean] if name == CLEAN else (change(name, severity) for severity in severities):
-            found.append(judge(x))
+            scores.append(score(x))
             done += 1
             on_progress(done, total, name)
-        yield name, found
+        yield name, scores
 
 
 def pixels(data: ClientData) -> Bytes:
-    """The images of a set as they are stored; refused unless they are uint8 with 1 or 3
-    channels."""
+    """Return the stored images. Refuse any but uint8 images with 1 or 3 channels."""
     x = data.examples.inputs if isinstance(data.examples, Examples) else None
     if not isinstance(x, torch.Tensor):
         raise SettingError(
-            "corruptions: the data must be one tensor of images in memory, found others."
+            "corruptions: the data must be one tensor of images in memory, found another type. "
+            "Choose data that are kept in memory."
         )
     if x.dtype != torch.uint8 or x.dim() != 4 or x.shape[1] not in (1, 3):
         raise SettingError(
-            f"corruptions: the data must be images stored as uint8 with 1 or 3 channels, found {tuple(x.shape)} of "
-            f"{str(x.dtype).removeprefix('torch.')}. Choose cifar10, cifar100, mnist or fashion_mnist, or give uint8 "
-            "tensors."
+            "corruptions: the data must be images stored as uint8 with 1 or 3 channels, found "
+            f"{tuple(x.shape)} of {str(x.dtype).removeprefix('torch.')}. "
+            "Choose cifar10, cifar100, mnist or fashion_mnist, or give uint8 tensors."
         )
-    found: Bytes = x.index_select(0, data.index).cpu().numpy()
-    return found
+    images: Bytes = x.index_select(0, data.index).cpu().numpy()
+    return images
 
 
 def _targets(data: ClientData) -> torch.Tensor:
-    """What is to be found in each image: its class, its mask or its numbers."""
+    """Return the target of each image: a class, a mask or numbers."""
     targets = data.examples.targets if isinstance(data.examples, Examples) else None
     if not isinstance(targets, torch.Tensor):
-        raise SettingError("corruptions: the targets must be one tensor in memory, found others.")
+        raise SettingError("corruptions: the targets must be one tensor in memory.")
     return targets.index_select(0, data.index)
 
 
-def corrupted(x: Bytes, kind: str, severity: int, seed: int) -> Bytes:
-    """The images under a kind, a thousand at a time, each thousand with its own generator."""
+def corrupt_all(x: Bytes, kind: str, severity: int, seed: int) -> Bytes:
+    """Return corrupted images, in chunks of a thousand with one generator each."""
     chunks = range(0, len(x), CHUNK)
     return np.concatenate(
         [
@@ -154,35 +154,38 @@ def corrupted(x: Bytes, kind: str, severity: int, seed: int) -> Bytes:
     )
 
 
-def _judged(
+def _score(
     learner: Learner, model: Model, data: ClientData, reference: ClientData | None, x: Bytes
 ) -> float:
-    """The headline on the examples with these images, looked up in the reference if there is
-    one."""
+    """Return the headline on the examples with these images."""
     y, like = _targets(data), data.examples
     assert isinstance(like, Examples)
     examples = Examples(torch.from_numpy(x).to(y.device), y, like.classes, like.mean, like.std)
-    batches = cut(learner, ClientData(examples, torch.arange(len(y), device=y.device)))
-    move(learner, model.params, model.buffers)
-    meter, judged = learner.task.meter(learner.outputs), learner.task.headline
-    for batch in cut(learner, reference) if reference is not None else ():
-        meter.refer(learner.flat.forward(*arguments(batch.inputs)), batch)  # type: ignore[attr-defined]
+    batches = split_batches(learner, ClientData(examples, torch.arange(len(y), device=y.device)))
+    load_point(learner, model.params, model.buffers)
+    meter, task_headline = learner.task.meter(learner.outputs), learner.task.headline
+    for batch in split_batches(learner, reference) if reference is not None else ():
+        output = learner.flat.forward(*arguments(batch.inputs))
+        meter.refer(output, batch)  # type: ignore[attr-defined]
     for batch in batches:
         meter.add(learner.flat.forward(*arguments(batch.inputs)), batch)
-    found = meter.scores().get(judged.name)
-    if found is None:
-        said = (
-            f"the run has no {judged.label}, since its loss is its own. Take the loss of the task."
+    score = meter.scores().get(task_headline.name)
+    if score is None:
+        raise SettingError(
+            f"corruptions: the run has no {task_headline.label}, since it has its own loss. "
+            "Use the loss of the task."
         )
-        raise SettingError(f"corruptions: {said}")
-    return found
+    return score
 
 
 def result(
     found: Mapping[str, Sequence[float]], published: Official | None = None
 ) -> dict[str, Any]:
-    """The scores ready for JSON: on clean images, of each kind by severity, the mean of these;
-    whose images."""
+    """Return the scores as JSON values.
+
+    They are the score on clean images, the scores by kind and severity, their mean, and the source
+    of the images.
+    """
     kinds = {name: list(scores) for name, scores in found.items() if name != CLEAN}
     every = [score for scores in kinds.values() for score in scores]
     return {
@@ -194,8 +197,8 @@ def result(
 
 
 def source(published: Official | None) -> str:
-    """Whose images they are, for tables."""
-    return DRAWN if published is None else published.source
+    """Return the source of the images, for tables."""
+    return GENERATED if published is None else published.source
 
 
 def measure(
@@ -204,7 +207,9 @@ def measure(
     data: ClientData,
     *,
     published: Official | None = None,
-    **how: Any,
+    **options: Any,
 ) -> dict[str, Any]:
-    """All at once; ``how`` as for `under_all`."""
-    return result(dict(under_all(learner, model, data, published=published, **how)), published)
+    """Evaluate all corruptions. `options` are those of `evaluate_corruptions`."""
+    return result(
+        dict(evaluate_corruptions(learner, model, data, published=published, **options)), published
+    )

@@ -1,8 +1,7 @@
-"""What a kind of corruption is: a function of a batch of images, a severity from 1 to 5, and a
-generator.
+"""A kind of corruption: a function of images, a severity from 1 to 5, and a generator.
 
-Kinds are written on pixels from 0 to 1 with one setting for each severity; `kind` makes of that a
-function on uint8 images ``(N, C, H, W)``, with 1 or 3 channels, which keeps shape and type.
+Kinds are written for pixels from 0 to 1 with one setting per severity. The decorator `kind` makes
+of them a function of uint8 images ``(N, C, H, W)`` with 1 or 3 channels. It keeps shape and type.
 """
 
 from __future__ import annotations
@@ -27,8 +26,10 @@ SEVERITIES = (1, 2, 3, 4, 5)
 def kind(
     settings: Sequence[Any], *, colour: bool = False
 ) -> Callable[[Callable[[Images, Any, np.random.Generator], Images]], Corruption]:
-    """Make a corruption of a function ``change(pixels, setting, rng)``; ``colour``: grey images are
-    refused."""
+    """Decorator: make a corruption of a function ``change(pixels, setting, rng)``.
+
+    `settings` has one entry per severity. With `colour`, grey images are refused.
+    """
 
     def make(change: Callable[[Images, Any, np.random.Generator], Images]) -> Corruption:
         @wraps(change)
@@ -43,8 +44,10 @@ def kind(
 
 
 def check(owner: str, x: Bytes, *, colour: bool = False) -> None:
-    """Refuse what is not a batch of uint8 images of 1 or 3 channels, or grey where colour is
-    needed."""
+    """Raise `SettingError` unless `x` is a batch of uint8 images with 1 or 3 channels.
+
+    With `colour`, grey images are refused too.
+    """
     shape = tuple(getattr(x, "shape", ()))
     if len(shape) != 4 or shape[1] not in (1, 3) or x.dtype != np.uint8:
         found = f"{shape} of {getattr(x, 'dtype', type(x).__name__)}"
@@ -52,16 +55,16 @@ def check(owner: str, x: Bytes, *, colour: bool = False) -> None:
             f"{owner}: images must be uint8 of shape (N, 1 or 3, height, width), found {found}."
         )
     if colour and shape[1] == 1:
-        raise SettingError(f"{owner} changes colours, and these images are grey. Leave it out.")
+        raise SettingError(f"{owner} needs colour images, and these are grey. Leave it out.")
 
 
 def levels(x: Images) -> Bytes:
-    """Pixels from 0 to 1 as bytes, rounded; what lies outside is clipped."""
+    """Return pixels from 0 to 1 as bytes, rounded and clipped."""
     return np.rint(np.clip(x, 0, 1) * 255).astype(np.uint8)
 
 
 def grey(x: Images) -> Images:
-    """The luminance (ITU-R BT.601), with one channel; grey images as they are."""
+    """Return the luminance (ITU-R BT.601) as one channel. Grey images are not changed."""
     if x.shape[1] == 1:
         return x
     weights = np.array([0.299, 0.587, 0.114], np.float32)

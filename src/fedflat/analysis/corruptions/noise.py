@@ -9,24 +9,24 @@ from fedflat.analysis.corruptions.kind import Images, kind
 
 @kind((0.04, 0.06, 0.08, 0.09, 0.10))
 def gaussian_noise(x: Images, scale: float, rng: np.random.Generator) -> Images:
-    """A Gaussian number of this deviation added to each value."""
+    """Add Gaussian noise of this deviation to each value."""
     return x + np.float32(scale) * rng.standard_normal(x.shape, np.float32)
 
 
 @kind((500, 250, 100, 75, 50))
 def shot_noise(x: Images, photons: float, rng: np.random.Generator) -> Images:
-    """A Poisson number of photons in place of each value, ``photons`` where it is white."""
+    """Replace each value by a Poisson number of photons, `photons` on average for white."""
     return (rng.poisson(x * photons) / photons).astype(np.float32)
 
 
 @kind((0.01, 0.02, 0.03, 0.05, 0.07))
 def impulse_noise(x: Images, share: float, rng: np.random.Generator) -> Images:
-    """This share of all values set to 0 or 1, each with one half."""
+    """Set this share of all values to 0 or 1, each with probability one half."""
     u = rng.random(x.shape, np.float32)
     return np.where(u < share, np.float32(0) + (u < share / 2), x)
 
 
 @kind((0.06, 0.1, 0.12, 0.16, 0.2))
 def speckle_noise(x: Images, scale: float, rng: np.random.Generator) -> Images:
-    """Gaussian noise in proportion to the value."""
+    """Add Gaussian noise in proportion to the value."""
     return x + x * np.float32(scale) * rng.standard_normal(x.shape, np.float32)

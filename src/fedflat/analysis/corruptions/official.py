@@ -1,11 +1,9 @@
-"""CIFAR-10-C and CIFAR-100-C as published, where their files are at hand: only those compare with
-papers.
+"""The published files of CIFAR-10-C and CIFAR-100-C. Only these are comparable with papers.
 
-Hendrycks and Dietterich, ICLR 2019. A folder ``CIFAR-10-C`` or ``CIFAR-100-C`` holds one file for
-each kind, such as ``fog.npy``: five times the test set, ``(50000, 32, 32, 3)`` of uint8, by
-severities and, within each, in the order of the test set; and ``labels.npy`` with the label of
-each. It is looked for where data sets are. Files are mapped, so that only the images that are asked
-for are read.
+Hendrycks and Dietterich, ICLR 2019. A folder `CIFAR-10-C` or `CIFAR-100-C` has one file per kind,
+such as `fog.npy`: five times the test set, ``(50000, 32, 32, 3)`` of uint8, ordered by severity and
+then as the test set; and `labels.npy` with the labels. The folder is searched where data sets are.
+Files are memory-mapped, so that only the needed images are read.
 """
 
 from __future__ import annotations
@@ -35,39 +33,39 @@ class Official:
 
     folder: Path
     name: str
-    """The name they were published under."""
+    """The name of the published data set."""
     coarse: bool = False
-    """Whether the model tells superclasses apart: the files name the classes."""
+    """True if the model predicts superclasses. The files have fine labels."""
 
     @property
     def source(self) -> str:
-        """What tables say."""
+        """Source of the images, for tables."""
         return f"official {self.name}"
 
     def check(self, kinds: Sequence[str], data: ClientData) -> None:
-        """Refuse files that are missing, or of other examples than the test set's."""
+        """Raise `DataError` if files are missing or have other labels than the test set."""
         missing = [f"{kind}.npy" for kind in kinds if not (self.folder / f"{kind}.npy").is_file()]
         if missing:
             there = [kind for kind in KINDS if (self.folder / f"{kind}.npy").is_file()]
             raise DataError(
-                f"{self.folder} must have a file for each kind asked for, and is without {', '.join(missing)}. Name "
-                f"kinds that are there ({', '.join(there) or 'none'}), complete the folder, or move it away to have "
-                "corruptions drawn."
+                f"{self.folder} must have a file for each kind, and has no {', '.join(missing)}. "
+                f"Choose from the existing kinds ({', '.join(there) or 'none'}), complete the "
+                "folder, or move it away to generate corruptions."
             )
         labels = self._labels()
         own = data.examples.labels.cpu().numpy()
         if not all(np.array_equal(part, own) for part in np.split(labels, len(SEVERITIES))):
             raise DataError(
-                f"{self.folder / 'labels.npy'} must name the labels of the test set in its order, once for each of "
-                f"{len(SEVERITIES)} severities, and does not: the images are of other examples, or in another order. "
-                f"Fetch {self.name} and the data set again from their authors."
+                f"{self.folder / 'labels.npy'} must have the labels of the test set in its order, "
+                f"once for each of {len(SEVERITIES)} severities, and does not: the images are of "
+                "other examples, or in another order. "
+                f"Download {self.name} and the data set again from their authors."
             )
         for kind in kinds:
             self._mapped(kind, len(labels))
 
     def images(self, kind: str, severity: int, data: ClientData) -> Bytes:
-        """The images of a kind and severity that stand for these examples of the test set, ``(N, 3,
-        32, 32)``."""
+        """Return the images ``(N, 3, 32, 32)`` of a kind and severity for these test examples."""
         count = len(data.examples)
         mapped = self._mapped(kind, count * len(SEVERITIES))
         places = data.index.cpu().numpy() + count * (severity - 1)
@@ -82,14 +80,16 @@ class Official:
             or len(labels) % len(SEVERITIES)
         ):
             raise DataError(
-                f"{self.folder / 'labels.npy'} must hold whole numbers, once for each of {len(SEVERITIES)} severities, "
-                f"found {labels.shape} of {labels.dtype}. Fetch {self.name} again."
+                f"{self.folder / 'labels.npy'} must have whole numbers, once for each of "
+                f"{len(SEVERITIES)} severities, found {labels.shape} of {labels.dtype}. "
+                f"Download {self.name} again."
             )
         whole: NDArray[np.int64] = labels.astype(np.int64)
         if self.coarse:
             if whole.min() < 0 or whole.max() >= len(FINE_TO_COARSE):
                 raise DataError(
-                    f"{self.folder / 'labels.npy'} names classes that {self.name} has not. Fetch it again."
+                    f"{self.folder / 'labels.npy'} has classes that {self.name} does not have. "
+                    "Download it again."
                 )
             whole = np.array(FINE_TO_COARSE)[whole]
         return whole
@@ -99,16 +99,15 @@ class Official:
         images: Bytes = _load(path)
         if images.shape != (count, 32, 32, 3) or images.dtype != np.uint8:
             raise DataError(
-                f"{path} must hold {count:,} images, (32, 32, 3) of uint8, found {images.shape} of {images.dtype}. "
-                f"Fetch {self.name} again."
+                f"{path} must have {count:,} images, (32, 32, 3) of uint8, found {images.shape} of "
+                f"{images.dtype}. Download {self.name} again."
             )
         return images
 
 
 def official(on: object) -> Official | None:
-    """The published corruptions of the test set of these data; None if there are none, or they are
-    not at hand."""
-    if not isinstance(on, Cifar10) or on.pool:  # pooled, the test set is another one
+    """Return the published corruptions of the test set of these data, or None."""
+    if not isinstance(on, Cifar10) or on.pool:  # with pooled data the test set differs
         return None
     name = FOLDERS[on.name]
     for root in roots():
@@ -119,9 +118,11 @@ def official(on: object) -> Official | None:
 
 
 def _load(path: Path) -> NDArray[Any]:
-    """The array in a file, mapped; nothing is unpickled."""
+    """Return the memory-mapped array in a file. Nothing is unpickled."""
     try:
-        found: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} is damaged or no .npy file ({error}). Fetch it again.") from None
-    return found
+        raise DataError(
+            f"{path} is damaged or not a .npy file ({error}). Download it again."
+        ) from None
+    return array

@@ -1,4 +1,4 @@
-"""Where a pixel comes from: bilinear look-up, zoom about the centre, and smears along a line."""
+"""Geometric changes: bilinear sampling, zoom about the centre, and smears along a line."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fedflat.analysis.corruptions.kind import Images
 Floats = NDArray[np.floating[Any]]
 
 
-def mirrored(place: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """Places outside ``0 ... length - 1``, reflected about the first and last.
+def mirror(place: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """Reflect positions outside ``0 ... length - 1`` about the first and last.
 
-    >>> mirrored(np.array([-2, -1, 0, 3, 4, 5]), 4).tolist()
+    >>> mirror(np.array([-2, -1, 0, 3, 4, 5]), 4).tolist()
     [2, 1, 0, 3, 2, 1]
     """
     period = max(2 * (length - 1), 1)
@@ -23,9 +23,8 @@ def mirrored(place: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     return np.minimum(place, period - place)
 
 
-def look_up(x: Images, rows: Floats, columns: Floats) -> Images:
-    """Each image read at its own places ``(N, H, W)``, between pixels linearly, beyond the border
-    reflected."""
+def sample_bilinear(x: Images, rows: Floats, columns: Floats) -> Images:
+    """Sample each image at its own positions ``(N, H, W)``, bilinearly. The border is reflected."""
     n, channels, height, width = x.shape
     flat = x.reshape(n, channels, -1)
     top, left = np.floor(rows).astype(np.int64), np.floor(columns).astype(np.int64)
@@ -33,21 +32,20 @@ def look_up(x: Images, rows: Floats, columns: Floats) -> Images:
     result = np.zeros_like(x)
     for step, weight_y in ((0, 1 - down), (1, down)):
         for side, weight_x in ((0, 1 - right), (1, right)):
-            place = mirrored(top + step, height) * width + mirrored(left + side, width)
+            place = mirror(top + step, height) * width + mirror(left + side, width)
             pixels = np.take_along_axis(flat, place.reshape(n, 1, -1), axis=2)
             result += (weight_y * weight_x)[:, None] * pixels.reshape(x.shape)
     return result
 
 
 def zoom(x: Images, factor: float) -> Images:
-    """The middle of each image magnified to the image's size, linearly between pixels."""
+    """Magnify the centre of each image to the image's size, bilinearly."""
     down, across = (_magnifier(length, factor) for length in x.shape[-2:])
     return down @ x @ across.T
 
 
 def _magnifier(length: int, factor: float) -> Images:
-    """The matrix that reads a line of pixels around its centre, ``factor`` times closer
-    together."""
+    """Return the matrix that magnifies a line of pixels about its centre."""
     centre = (length - 1) / 2
     place = centre + (np.arange(length) - centre) / factor
     nearness: Images = 1 - np.abs(place[:, None] - np.arange(length))

@@ -1,15 +1,19 @@
 """Weather: snow, frost, fog, and water or mud on the lens.
 
-The released images blend photographs of frosted windows; we have none and draw frost instead:
-needles of ice that grow inwards from the border over a thin white haze. Water drops are lit by how
-far a pixel is from the drop's rim; the released code takes the distance from edges it detects. So
-these two kinds are like theirs in strength, not in texture.
+The released images blend photographs of frosted windows. We have none and draw frost instead:
+needles of ice that grow inwards from the border over a thin white haze. Water drops are lit by the
+distance of a pixel from the drop's rim; the released code uses the distance from detected edges. So
+these two kinds match the released ones in strength, not in texture.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.ndimage import correlate, distance_transform_edt, uniform_filter  # type: ignore[import-untyped]
+from scipy.ndimage import (  # type: ignore[import-untyped]
+    correlate,
+    distance_transform_edt,
+    uniform_filter,
+)
 
 from fedflat.analysis.corruptions.blur import smooth
 from fedflat.analysis.corruptions.kind import Images, grey, kind
@@ -22,8 +26,8 @@ MUD = np.array([63, 42, 20], np.float32).reshape(1, 3, 1, 1) / 255
 LIGHT = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)[None]
 
 
-def tinted(colour: Images, x: Images) -> Images:
-    """The colour, or its luminance if the images are grey."""
+def tint(colour: Images, x: Images) -> Images:
+    """Return the colour, or its luminance if the images are grey."""
     return colour if x.shape[1] == 3 else grey(colour)
 
 
@@ -37,7 +41,7 @@ def tinted(colour: Images, x: Images) -> Images:
     )
 )
 def snow(x: Images, setting: tuple[float, ...], rng: np.random.Generator) -> Images:
-    """Flakes: noise above a threshold, magnified and smeared downwards, over a whitened image."""
+    """Add flakes to a whitened image: noise above a threshold, magnified and smeared downwards."""
     mean, spread, size, threshold, radius, sigma, keep = setting
     n, _, height, width = x.shape
     noise = np.float32(mean) + np.float32(spread) * rng.standard_normal(
@@ -52,15 +56,14 @@ def snow(x: Images, setting: tuple[float, ...], rng: np.random.Generator) -> Ima
 
 @kind(((1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)))
 def frost(x: Images, setting: tuple[float, float], rng: np.random.Generator) -> Images:
-    """The image and a sheet of ice, each with its weight: ``image * a + ice * b``."""
+    """Blend the image with a sheet of ice: ``image * a + ice * b``."""
     image, ice = setting
     n, _, height, width = x.shape
-    return np.float32(image) * x + np.float32(ice) * (tinted(ICE, x) * sheet(n, height, width, rng))
+    return np.float32(image) * x + np.float32(ice) * (tint(ICE, x) * sheet(n, height, width, rng))
 
 
 def sheet(n: int, height: int, width: int, rng: np.random.Generator) -> Images:
-    """Frost on ``n`` windows ``(n, 1, height, width)``, from 0 to 1: haze, and needles from the
-    border."""
+    """Return `n` sheets of frost ``(n, 1, height, width)`` from 0 to 1."""
     side = max(height, width)
     haze = plasma(n, side, 1.6, rng)[:, :, :height, :width]
     rows, columns = (np.arange(length, dtype=np.float32) / side for length in (height, width))
@@ -81,7 +84,7 @@ def sheet(n: int, height: int, width: int, rng: np.random.Generator) -> Images:
 
 @kind(((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)))
 def fog(x: Images, setting: tuple[float, float], rng: np.random.Generator) -> Images:
-    """A cloud added, and the sum dimmed so that the brightest pixel can be as bright as before."""
+    """Add a cloud, and dim the sum so that its brightest pixel can be as bright as before."""
     thickness, decay = setting
     brightest: Images = x.max(axis=(1, 2, 3), keepdims=True)
     cloud = plasma(len(x), max(x.shape[-2:]), decay, rng)[:, :, : x.shape[-2], : x.shape[-1]]
@@ -89,17 +92,16 @@ def fog(x: Images, setting: tuple[float, float], rng: np.random.Generator) -> Im
 
 
 def plasma(n: int, side: int, decay: float, rng: np.random.Generator) -> Images:
-    """Clouds ``(n, 1, size, size)`` from 0 to 1 by the diamond-square rule on a torus of ``size >=
-    side``.
+    """Return clouds ``(n, 1, size, size)`` from 0 to 1, with ``size >= side``.
 
-    A point is the mean of its four neighbours twice as coarse, and noise that shrinks by ``decay``
-    squared with each halving.
+    They are made by the diamond-square algorithm on a torus. A point is the mean of its four
+    neighbours on the coarser grid, plus noise that shrinks by `decay` squared with each halving.
     """
     size = max(2, 1 << (side - 1).bit_length())
     cloud = np.zeros((n, size, size))
     step, scale = size, 1.0
 
-    def filled(*neighbours: Floats) -> Floats:
+    def interpolate(*neighbours: Floats) -> Floats:
         noise: Floats = rng.uniform(-scale, scale, neighbours[0].shape)
         return sum(neighbours) / 4 + noise
 
@@ -107,12 +109,12 @@ def plasma(n: int, side: int, decay: float, rng: np.random.Generator) -> Images:
         half = step // 2
         corner = cloud[:, ::step, ::step]
         below = np.roll(corner, -1, axis=1)
-        middle = filled(corner, below, np.roll(corner, -1, axis=2), np.roll(below, -1, axis=2))
+        middle = interpolate(corner, below, np.roll(corner, -1, axis=2), np.roll(below, -1, axis=2))
         cloud[:, half::step, half::step] = middle
-        cloud[:, ::step, half::step] = filled(
+        cloud[:, ::step, half::step] = interpolate(
             corner, np.roll(corner, -1, 2), middle, np.roll(middle, 1, 1)
         )
-        cloud[:, half::step, ::step] = filled(corner, below, middle, np.roll(middle, 1, 2))
+        cloud[:, half::step, ::step] = interpolate(corner, below, middle, np.roll(middle, 1, 2))
         step, scale = half, scale / decay**2
     cloud -= cloud.min(axis=(1, 2), keepdims=True)
     cloud /= cloud.max(axis=(1, 2), keepdims=True)
@@ -131,20 +133,20 @@ def plasma(n: int, side: int, decay: float, rng: np.random.Generator) -> Images:
 def spatter(
     x: Images, setting: tuple[float, float, float, float, float, str], rng: np.random.Generator
 ) -> Images:
-    """Drops on the lens where smooth noise is high: of water up to severity 3, of mud from 4 on."""
+    """Add drops where smooth noise is high: of water up to severity 3, of mud from 4 on."""
     mean, spread, size, threshold, strength, liquid = setting
     shape = (len(x), 1, *x.shape[-2:])
     noise = np.float32(mean) + np.float32(spread) * rng.standard_normal(shape, np.float32)
     drops = smooth(noise, size)
     if liquid == "water":
-        return x + lit(drops, threshold, strength) * tinted(WATER, x)
+        return x + light_drops(drops, threshold, strength) * tint(WATER, x)
     cover = smooth((drops > threshold).astype(np.float32), strength)
     cover = np.where(cover < 0.8, 0, cover)
-    return x * (1 - cover) + tinted(MUD, x) * cover
+    return x * (1 - cover) + tint(MUD, x) * cover
 
 
-def lit(drops: Images, threshold: float, strength: float) -> Images:
-    """Drops lit from the lower right, ``strength`` at each image's brightest."""
+def light_drops(drops: Images, threshold: float, strength: float) -> Images:
+    """Return drops lit from the lower right, with brightness `strength` at the brightest point."""
     wet = drops >= threshold
     apart = (1e3, 1, 1)  # images are far from each other
     rim: Images = distance_transform_edt(wet[:, 0], sampling=apart).astype(np.float32)

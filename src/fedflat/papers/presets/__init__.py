@@ -1,15 +1,18 @@
 """Runs of the papers' tables, each with the authors' settings and the number they report.
 
+Settings and numbers of papers belong here, one module per paper. Running and comparing them belongs
+in `fedflat.papers.reproduce`. Start reading at `preset.py`.
+
     find("eccv22/cifar100-alpha0.5-fedasam-swa").experiment(rounds=50)
     matching("fedgloss/cifar10")
 
-A name is ``paper/column-method``; the column alone names its main run, and ``-repo`` at the end
-says that the run follows the released code where that differs from the paper. Each paper is a
-module of this package, which says what its tables are called, where the sources disagree, and what
-is left out because the library has no such data: Landmarks-User-160k and Tiny-ImageNet. Others run
-on a stand-in that is named, without a number.
+A name is ``paper/column-method``. The column alone is the name of its main run. The ending
+``-repo`` means that the run follows the released code where that differs from the paper. The
+docstring of each paper's module explains the names of its tables, where the sources disagree, and
+what is left out because the library has no such data: Landmarks-User-160k and Tiny-ImageNet. Other
+missing data sets are replaced by a named stand-in, without a number.
 
-Nothing here imports torch until a preset is asked for its experiment.
+Torch is imported only when the experiment of a preset is made.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ __all__ = ["PAPERS", "Preset", "every", "find", "matching"]
 
 @cache
 def every() -> tuple[Preset, ...]:
-    """All presets, paper by paper, column by column."""
+    """Return all presets, by paper and column."""
     return tuple(
         preset
         for paper in PAPERS
@@ -52,15 +55,14 @@ def _by_name() -> dict[str, Preset]:
 
 
 def find(name: str) -> Preset:
-    """The preset of this name, or the main one of the column of this name.
+    """Return the preset of this name, or the main one of the column of this name.
 
     >>> find("man/cifar100-delta0.3").name, find("man/cifar100-delta0.3").reported
     ('man/cifar100-delta0.3-fedavg-man', 52.0)
-    >>> find("man/cifar100-delta0.3-feddd")
+    >>> find("man/cifar100-delta0.3-feddd")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    fedflat.errors.SpellingError: unknown preset 'man/cifar100-delta0.3-feddd'. Did you mean \
-'man/cifar100-delta0.3-feddc'? `fedflat list presets` lists them all.
+    fedflat.errors.SpellingError: unknown preset 'man/cifar100-delta0.3-feddd'. Did you mean ...
     """
     if name not in _by_name():
         raise SpellingError(
@@ -70,14 +72,15 @@ def find(name: str) -> Preset:
 
 
 def matching(word: str) -> list[Preset]:
-    """The presets whose name contains ``word``; an error with the nearest name if there is none.
+    """Return the presets whose name contains `word`. Raise `SpellingError` if there is none.
 
     >>> [preset.figure for preset in matching("cifar10-cnn-alpha0-naive")]
     ['83.9 ± 0.2', '83.9 ± 0.2']
     """
-    found = [preset for preset in every() if word in preset.name or word == preset.column]
-    if not found:
+    presets = [preset for preset in every() if word in preset.name or word == preset.column]
+    if not presets:
         raise SpellingError(
-            f"no preset has {word!r} in its name.{nearest(word, _by_name())} `fedflat list presets` lists them all."
+            f"no preset has {word!r} in its name.{nearest(word, _by_name())} "
+            "`fedflat list presets` lists them all."
         )
-    return found
+    return presets

@@ -1,27 +1,27 @@
-"""Label flipping inside superclients: FedSeq and FedAvg with the same share of attackers, on CIFAR.
+"""Label flipping inside superclients: FedSeq and FedAvg with equal shares of attackers.
 
 Caldarola's doctoral thesis, section 5.2.4, Table 5.5.
 
-    attacks/cifar10-0-2-0.1-0.5-fedseq            labels 0 and 2 swapped, L_S = 0.1 of the superclients, L = 0.5 in each
+    attacks/cifar10-0-2-0.1-0.5-fedseq            labels 0 and 2 swapped, L_S = 0.1 and L = 0.5
     attacks/cifar10-0-2-0.1-0.5-fedavg            FedAvg with L_S L of all clients
-    attacks/cifar10-both-random-0.3-0.5-fedseq    0 and 2, 3 and 5, every attacker with a pairing of its own
-    attacks/cifar100-intra-0.5-0.5-fedseq         ten pairs of one superclass each; extra: twenty superclasses
+    attacks/cifar10-both-random-0.3-0.5-fedseq    0 and 2, 3 and 5, own pairing of each attacker
+    attacks/cifar100-intra-0.5-0.5-fedseq         ten pairs, each in one superclass; extra: in two
     attacks/cifar10-none-fedseq                   the run without an attack
     attacks/cifar10-0-2-0.1-0.5                   the column's main run, FedSeq
 
 Numbers are accuracies after 1,000 rounds, with 500 clients of 100 images, alpha = 100 and a fifth
-of the clients a round. The labels of the table's rows are partly lost; rows are read so that
-FedAvg's numbers for (0.1, 0.5) and (0.5, 0.1) agree, as they must, since both have as many
-attackers. At (0.5, 0.5) the table has the same numbers for 3 and 5 as for both pairs.
+of the clients per round. The labels of the table's rows are partly lost. We read the rows so that
+FedAvg's numbers for (0.1, 0.5) and (0.5, 0.1) agree, as both have the same number of attackers. At
+(0.5, 0.5) the table has the same numbers for 3 and 5 as for both pairs.
 
-The thesis puts superclients together by Task2Vec with a probe that was trained on ImageNet, which
-cannot be had here. At alpha = 100 clients hold much the same, and the presets take random
-superclients of as many images. Which labels of CIFAR-100 were swapped is not printed: they are
-drawn by the seed. CIFAR-100 is normalised with its own mean and deviation, where the authors' code
-takes CIFAR-10's.
+The thesis groups superclients by Task2Vec with a probe that was trained on ImageNet, which is not
+available here. At alpha = 100 clients have similar data, and the presets use random superclients
+with the same number of images. Which labels of CIFAR-100 were swapped is not printed: they are
+sampled with the seed. CIFAR-100 is normalised with its own mean and deviation; the authors' code
+uses those of CIFAR-10.
 
 The recovery of images by a generative network has no preset: its distances need a feature network
-that cannot be had.
+that is not available.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def presets() -> Iterator[Preset]:
-    """All of them, row by row."""
+    """Return all presets, row by row."""
     heads = [f"{flip} {method}" for flip in FLIPS for method in METHODS]
     for shares, cells in rows(TABLE_5_5, *heads):
         for head, cell in cells.items():
@@ -75,7 +75,10 @@ def _run(flip: str, method: str, shares: str, cell: PublishedCell) -> Preset:
     if shares != "none":
         malicious, lying = shares.split("-")
         attack = {"attack": f"label_flip(L_S={malicious}, L={lying}, {FLIPS[flip]})"}
-    note = "Superclients are random ones of as many images; the thesis' were made by a probe trained on ImageNet."
+    note = (
+        "Superclients are random ones of as many images; the thesis' were made by a probe trained "
+        "on ImageNet."
+    )
     return Preset(
         name=f"{column}-{method}",
         method=METHODS[method],

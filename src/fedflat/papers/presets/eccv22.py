@@ -3,16 +3,15 @@
 Caldarola, Caputo and Ciccone, Improving Generalization in Federated Learning by Seeking Flat
 Minima, ECCV 2022, arXiv:2203.11834.
 
-    eccv22/cifar100-alpha0.5-fedasam-swa        Tables 2 and 6; 5 clients a round if not said
+    eccv22/cifar100-alpha0.5-fedasam-swa        Tables 2 and 6; 5 clients per round by default
     eccv22/cifar100-alpha0.5-10clients-fedasam-swa
-    eccv22/cifar100-alpha0.5-fedasam-swa1       Table 14: averaging at the end of every round, constant rate
+    eccv22/cifar100-alpha0.5-fedasam-swa1       Table 14: averaging in every round, constant rate
     eccv22/cifar100-alpha0.5-fedasam-cyclic     Table 14: cyclic rate, no averaging
-    eccv22/cifar100-alpha0-server-adam0.1       Table 13: server optimisers in torch's form, with their rate
-    eccv22/cifar100-pam-e2-20clients-fedsam-mixup-swa       Table 3; 1 epoch and 10 clients if not said
+    eccv22/cifar100-alpha0-server-adam0.1       Table 13: server optimisers as in torch, their rate
+    eccv22/cifar100-pam-e2-20clients-fedsam-mixup-swa    Table 3; default: 1 epoch, 10 clients
     eccv22/cifar100-alpha0.5                    the column's main run, FedASAM + SWA
 
-Numbers are means of the last 100 rounds. The cohorts depend on the round alone, as in the released
-code.
+Numbers are means of the last 100 rounds. Cohorts depend on the round only, as in the released code.
 
 Where the sources disagree: SWA starts after 75 % of the rounds and counts cycles from there, as Eq.
 8 and the code do (Algorithm 1 counts ``t/c``; Table 12 prints a start in round 15,000 for the
@@ -22,13 +21,13 @@ is ``...-cutout-repo``. The code captures SWA's models one round later, at the l
 next cycle: no preset does that.
 
 No gradient is clipped, since the paper prints no limit; FedDyn's own code clips at a norm of 10
-(``--clip 10``), which matters most where FedDyn's weights grow without end.
+(``--clip 10``), which matters most where FedDyn's weights diverge.
 
 Table 8, driving scenes, is in `fedflat.papers.presets.eccv22_scenes`.
 
-Left out: Table 7 (Landmarks-User-160k: no such data set here); Tables 4, 15 and 17, whose numbers
-could not be had in a transcription to check ours against; and the centralised and eigenvalue tables
-(1, 5, 16), which report no federated accuracy of their own.
+Left out: Table 7 (Landmarks-User-160k: no such data set here); Tables 4, 15 and 17, for which we
+have no second transcription to check ours against; and the centralised and eigenvalue tables (1, 5,
+16), which report no federated accuracy of their own.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ TABLE_2 = {
     fedsam+swa  39.30 39.51 39.24 47.96 46.76 46.47 53.90 53.67 54.36
     fedasam+swa 42.01 42.64 41.62 49.17 48.72 48.27 53.86 54.79 54.10""",
 }
-"""Alpha 0, middle, IID; each with 5, 10 and 20 clients a round."""
+"""Alpha 0, middle, IID; each with 5, 10 and 20 clients per round."""
 
 TABLE_14 = {
     "cifar10": """
@@ -75,7 +74,7 @@ TABLE_14 = {
     fedsam+cyclic  31.51 35.87 37.81 44.08 45.80 46.43 53.76 53.46 54.28
     fedasam+cyclic 36.85 39.76 41.03 46.34 48.06 48.38 54.21 55.06 54.22""",
 }
-"""Columns as in Table 2; the rows that are not there already."""
+"""Columns as in Table 2. Only the rows that Table 2 does not have."""
 
 TABLE_6 = {
     "cifar10": """
@@ -101,7 +100,7 @@ TABLE_6 = {
     feddyn+asam   22.16 23.51 35.43 38.60 17.51 19.22 38.60 31.06
     adabest+asam  39.75 45.00 45.25 49.56 51.75 47.42 51.89 51.47""",
 }
-"""Alpha 0 and middle, each with 5 and 20 clients a round; then the same four with SWA."""
+"""Alpha 0 and middle, each with 5 and 20 clients per round; then the same four with SWA."""
 
 TABLE_3 = """
     fedavg         46.60 47.03 52.70 46.51 45.83 50.28 44.58 43.90 51.10 43.31 42.88 47.95
@@ -141,7 +140,7 @@ SETTINGS = {
 
 
 def presets() -> Iterator[Preset]:
-    """All of them, table by table."""
+    """Return all presets, table by table."""
     for data in ALPHAS:
         yield from _tables_2_and_14(data)
         yield from _table_6(data)
@@ -153,22 +152,22 @@ def presets() -> Iterator[Preset]:
 def _tables_2_and_14(data: str) -> Iterator[Preset]:
     heads = [f"{alpha} {clients}" for alpha in ALPHAS[data] for clients in (5, 10, 20)]
     for table, numbers in (("Table 2", TABLE_2), ("Table 14", TABLE_14)):
-        for said, cells in rows(numbers[data], *heads):
+        for row, cells in rows(numbers[data], *heads):
             for head, cell in cells.items():
                 alpha, clients = head.split()
-                yield _lda(data, alpha, clients, said, cell, table)
+                yield _lda(data, alpha, clients, row, cell, table)
 
 
 def _table_6(data: str) -> Iterator[Preset]:
     heads = [f"{a} {c} {swa}" for swa in ("", "+swa") for a in ALPHAS[data][:2] for c in (5, 20)]
-    for said, cells in rows(TABLE_6[data], *heads):
+    for row, cells in rows(TABLE_6[data], *heads):
         for head, cell in cells.items():
             alpha, clients, swa = head.split(" ")
-            yield _lda(data, alpha, clients, said + swa, cell, "Table 6")
+            yield _lda(data, alpha, clients, row + swa, cell, "Table 6")
 
 
-def _lda(data: str, alpha: str, clients: str, said: str, cell: PublishedCell, table: str) -> Preset:
-    """A run on a Dirichlet split; ``said`` are the words of its method with '+' between them."""
+def _lda(data: str, alpha: str, clients: str, row: str, cell: PublishedCell, table: str) -> Preset:
+    """Return a run on a Dirichlet split. ``row`` is the row's method, words joined by '+'."""
     place = ALPHAS[data].index(alpha)
     words = _words(
         data,
@@ -179,25 +178,28 @@ def _lda(data: str, alpha: str, clients: str, said: str, cell: PublishedCell, ta
     column = f"eccv22/{data}-alpha{alpha}" + ("" if clients == "5" else f"-{clients}clients")
     settings = SETTINGS | {"clients_per_round": int(clients)}
     return Preset(
-        name=f"{column}-{said.replace('+', '-')}",
-        method=_method(said, words),
+        name=f"{column}-{row.replace('+', '-')}",
+        method=_method(row, words),
         on=f"{data}(lda({alpha}), clients=100)",
         model="cnn()",
         rounds=ROUNDS[data],
-        settings=settings | ({"local_epochs": 2} if "+e2" in said else {}),
+        settings=settings | ({"local_epochs": 2} if "+e2" in row else {}),
         reported=cell.value,
         table=table,
-        note=" ".join(filter(None, (_chance(data, cell), UNCLIPPED if "feddyn" in said else ""))),
-        column=column if said == "fedasam+swa" else "",
+        note=" ".join(filter(None, (_chance(data, cell), UNCLIPPED if "feddyn" in row else ""))),
+        column=column if row == "fedasam+swa" else "",
     )
 
 
-UNCLIPPED = "Without clipping, since the paper prints none; FedDyn's own code clips at a norm of 10: --clip 10."
+UNCLIPPED = (
+    "Without clipping, since the paper prints none; FedDyn's own code clips at a norm of 10: "
+    "--clip 10."
+)
 
 
 def _table_13() -> Iterator[Preset]:
-    for said, cells in rows(TABLE_13, "0", "1000"):
-        optimiser = said.rstrip("0.1")
+    for row, cells in rows(TABLE_13, "0", "1000"):
+        optimiser = row.rstrip("0.1")
         method = (
             "fedavg() + server_sgd(lr={})"
             if optimiser == "sgd"
@@ -205,8 +207,8 @@ def _table_13() -> Iterator[Preset]:
         )
         for alpha, cell in cells.items():
             yield Preset(
-                name=f"eccv22/cifar100-alpha{alpha}-server-{said}",
-                method=method.format(said.removeprefix(optimiser)),
+                name=f"eccv22/cifar100-alpha{alpha}-server-{row}",
+                method=method.format(row.removeprefix(optimiser)),
                 on=f"cifar100(lda({alpha}), clients=100)",
                 model="cnn()",
                 rounds=ROUNDS["cifar100"],
@@ -219,16 +221,16 @@ def _table_13() -> Iterator[Preset]:
 
 def _table_3() -> Iterator[Preset]:
     heads = [f"{e} {c} {at}" for e in (1, 2) for c in (10, 20) for at in ("5k", "10k", "swa")]
-    for said, cells in rows(TABLE_3, *heads):
+    for row, cells in rows(TABLE_3, *heads):
         for head, cell in cells.items():
             epochs, clients, at = head.split()
             if at == "5k":
                 continue
             half = cells[f"{epochs} {clients} 5k"]
-            words = said + ("+swa" if at == "swa" else "")
+            words = row + ("+swa" if at == "swa" else "")
             note = f"{half.value} after 5,000 rounds, without SWA."
             yield _pam(int(epochs), int(clients), words, cell, note)
-            if "cutout" in said:
+            if "cutout" in row:
                 yield _pam(
                     int(epochs),
                     int(clients),
@@ -238,9 +240,9 @@ def _table_3() -> Iterator[Preset]:
                 )
 
 
-def _pam(epochs: int, clients: int, said: str, cell: PublishedCell, note: str) -> Preset:
-    words = _words("cifar100", "0.05", f"rho=0.5, eta={0 if 'mixup' in said else 0.2}", 5)
-    if said.endswith("+repo"):
+def _pam(epochs: int, clients: int, row: str, cell: PublishedCell, note: str) -> Preset:
+    words = _words("cifar100", "0.05", f"rho=0.5, eta={0 if 'mixup' in row else 0.2}", 5)
+    if row.endswith("+repo"):
         words["cutout"] = "cutout(side=16)"
     column = (
         "eccv22/cifar100-pam"
@@ -249,8 +251,8 @@ def _pam(epochs: int, clients: int, said: str, cell: PublishedCell, note: str) -
     )
     work = {"local_epochs": epochs, "batch_size": 20, "momentum": 0.9, "clients_per_round": clients}
     return Preset(
-        name=f"{column}-{said.replace('+', '-')}",
-        method=_method(said, words),
+        name=f"{column}-{row.replace('+', '-')}",
+        method=_method(row, words),
         on="cifar100(pam(), clients=500)",
         model="resnet18()",
         rounds=10_000,
@@ -258,12 +260,12 @@ def _pam(epochs: int, clients: int, said: str, cell: PublishedCell, note: str) -
         reported=cell.value,
         table="Table 3",
         note=note,
-        column=column if said == "fedasam+swa" else "",
+        column=column if row == "fedasam+swa" else "",
     )
 
 
 def _words(data: str, rho: str, asam: str, cycle: int) -> dict[str, str]:
-    """What each word of a row stands for; "e2" and "repo" are no pieces."""
+    """Return the piece of each word of a row. "e2" and "repo" are not pieces."""
     beta = {"cifar10": 0.9, "cifar100": 0.8}[data]
     return {
         "fedavg": "fedavg()", "fedsam": f"fedsam(rho={rho})", "fedasam": f"fedasam({asam})",
@@ -274,8 +276,8 @@ def _words(data: str, rho: str, asam: str, cycle: int) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _method(said: str, words: dict[str, str]) -> str:
-    return " + ".join(words[word] for word in said.split("+") if word not in ("e2", "repo"))
+def _method(row: str, words: dict[str, str]) -> str:
+    return " + ".join(words[word] for word in row.split("+") if word not in ("e2", "repo"))
 
 
 def _chance(data: str, cell: PublishedCell) -> str:

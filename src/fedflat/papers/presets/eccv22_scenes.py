@@ -1,13 +1,13 @@
-"""FedSAM, FedASAM and server-side SWA on driving scenes: Table 8 of
-`fedflat.papers.presets.eccv22`.
+"""FedSAM, FedASAM and server-side SWA on driving scenes: Table 8 of the ECCV 2022 paper.
 
-    eccv22/idda-country-seen-fedasam-swa           clients of one town, weather and vehicle, tested on new scenes
-    eccv22/idda-country-unseen-fedasam-swa         the same run on the town that nobody has
+    eccv22/idda-country-seen-fedasam-swa           a town, weather and vehicle per client
+    eccv22/idda-country-unseen-fedasam-swa         the same run on the town that no client has
     eccv22/idda-uniform-rainy-unseen-fedasam-swa   the same scenes shuffled, tested on rain
     eccv22/cityscapes-cities-silobn-asam
 
-Data, task and model are those of `fedflat.papers.presets.feddrive`, with its caveats; batches of 8
-throughout, 1,500 rounds, no mixed precision.
+The other tables are in `fedflat.papers.presets.eccv22`. Data, task and model are those of
+`fedflat.papers.presets.feddrive`, with its caveats. All runs have batches of 8, 1,500 rounds and no
+mixed precision.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ COLUMNS = (
 
 
 def presets() -> Iterator[Preset]:
-    """Row by row."""
-    for said, cells in rows(TABLE_8, *COLUMNS):
+    """Return all presets, row by row."""
+    for row, cells in rows(TABLE_8, *COLUMNS):
         for column, cell in cells.items():
-            yield _preset(said, column, cell.value)
+            yield _preset(row, column, cell.value)
 
 
-def _preset(said: str, column: str, reported: float | None) -> Preset:
+def _preset(row: str, column: str, reported: float | None) -> Preset:
     on_cityscapes = column == "cityscapes"
-    split = "uniform" if said.startswith(UNIFORM) else "heterogeneous"
+    split = "uniform" if row.startswith(UNIFORM) else "heterogeneous"
     uniform = split == "uniform"
     if on_cityscapes:
         name = f"eccv22/cityscapes-{'uniform' if uniform else 'cities'}"
@@ -67,14 +67,14 @@ def _preset(said: str, column: str, reported: float | None) -> Preset:
     }  # fmt: skip
     settings = CITYSCAPES if on_cityscapes else IDDA
     return Preset(
-        name=f"{name}-{said.removeprefix(UNIFORM).replace('+', '-')}",
-        method=" + ".join(words[word] for word in said.removeprefix(UNIFORM).split("+")),
+        name=f"{name}-{row.removeprefix(UNIFORM).replace('+', '-')}",
+        method=" + ".join(words[word] for word in row.removeprefix(UNIFORM).split("+")),
         on=f"cityscapes(split='{split}', double=True)" if on_cityscapes else idda,
         model="bisenetv2()",
         rounds=1500,
         settings=settings | {"dtype": "float32", "batch_size": 8},
         reported=reported,
         table="Table 8",
-        column=name if said.endswith("fedasam+swa") else "",
+        column=name if row.endswith("fedasam+swa") else "",
         measure="tests.unseen" if column.endswith("unseen") else "miou",
     )

@@ -1,27 +1,27 @@
 """Semantic segmentation of driving scenes across cities, towns and weather.
 
 Fantauzzo et al., FedDrive: Generalizing Federated Learning to Semantic Segmentation in Autonomous
-Driving, IROS 2022, arXiv:2202.13670; the tables are counted as in Caldarola's doctoral thesis.
+Driving, IROS 2022, arXiv:2202.13670; tables are numbered as in Caldarola's doctoral thesis.
 
-    feddrive/cityscapes-cities-silobn-lab          Table 6.2: clients of one city each, tested on three other cities
+    feddrive/cityscapes-cities-silobn-lab          Table 6.2: a city per client, three for testing
     feddrive/cityscapes-uniform-fedavg             ... all cities shuffled
-    feddrive/idda-country-seen-silobn-lab          Table 6.3: clients of one town, weather and vehicle
-    feddrive/idda-country-unseen-silobn-lab        ... the same run on the town that nobody has
-    feddrive/idda-rainy-unseen-silobn-lab          ... on the rain that nobody has
+    feddrive/idda-country-seen-silobn-lab          Table 6.3: a town, weather, vehicle per client
+    feddrive/idda-country-unseen-silobn-lab        ... the same run on the town that no client has
+    feddrive/idda-rainy-unseen-silobn-lab          ... on rain, which no client has
     feddrive/idda-uniform-country-seen-fedavg      ... all scenes shuffled
-    feddrive/street-country-unseen-silobn-lab      the same rows on scenes drawn from a seed; no number
+    feddrive/street-country-unseen-silobn-lab      the same rows on generated scenes; no number
     feddrive/street-rainy-unseen-silobn-lab        ... with rain unseen
     feddrive/camvid-dusk-unseen-fedasam-swa        on CamVid, dusk unseen; no number
     feddrive/idda-country-unseen                   the column's main run, SiLoBN + LAB
 
-Reported is the mean IoU: means over every fifth of the last 100 rounds and three seeds, which are
-not named; ours are means over each of them. The poly rate falls within a visit by a ten-thousandth
-at most in the released code, so it is constant here. The released SiLoBN keeps only the layers with
-"bn" in their name with the clients (28 of 58), and trains in batches of 8 where FedAvg has 16, so
-that it makes twice the steps: the presets do the same. On Cityscapes every scene is there twice,
-the second time mirrored, as the paper means it (the code never mirrors), and styles may come from
-the own city. IDDA's scenes are given 512x928 pixels from the start; the authors crop from 1024x1856
-and enlarge the scores for the test.
+Reported is the mean IoU: means over every fifth of the last 100 rounds and three unnamed seeds.
+Ours are means over each of these rounds. In the released code the poly rate falls by at most 1e-4
+during local training, so it is constant there in our runs. The released SiLoBN keeps only layers
+with "bn" in their name on the clients (28 of 58). It trains with batches of 8 where FedAvg has 16,
+and so makes twice the steps. The presets do the same. On Cityscapes every scene is used twice, the
+second time mirrored, as the paper intends (the code never mirrors), and styles may come from the
+client's own city. IDDA's scenes are resized to 512x928 pixels first; the authors crop from
+1024x1856 and enlarge the scores for the test.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SCENES: dict[str, Any] = {
     "task": "segmentation(hard=0.25)", "clients_per_round": 5, "local_epochs": 2, "momentum": 0.9, "drop_last": True,
     "on_bad": "stop",
 }  # fmt: skip
-"""What all of them have in common."""
+"""Settings of all presets."""
 LARGE = SCENES | {"dtype": "mixed", "eval_every": 100, "eval_last": 100}
 CITYSCAPES = LARGE | {"lr": 0.05, "weight_decay": 5e-4}
 IDDA = LARGE | {"lr": 0.1}
@@ -66,11 +66,16 @@ CAMVID = SCENES | {
     "task": "segmentation()", "lr": 0.05, "weight_decay": 5e-4, "batch_size": 4, "eval_every": 10, "eval_last": 10,
 }  # fmt: skip
 DRAWN = {
-    "country": "street(towns=5, weather='sun,dusk,rain', view='car,bus', clients=30, unseen_weather='')",
-    "rainy": "street(towns=5, weather='sun,dusk', view='car,bus', clients=20, unseen_towns=0, unseen_weather='rain')",
+    "country": (
+        "street(towns=5, weather='sun,dusk,rain', view='car,bus', clients=30, unseen_weather='')"
+    ),
+    "rainy": (
+        "street(towns=5, weather='sun,dusk', view='car,bus', clients=20, unseen_towns=0, "
+        "unseen_weather='rain')"
+    ),
 }
-"""The street world cut as IDDA is: a client for each town, weather and view; a town, or rain, that
-nobody has."""
+"""Generated streets, split as IDDA is: one client per town, weather and view. No client has one of
+the towns, or rain."""
 ON_CAMVID = {
     "fedavg": "fedavg()", "silobn": "silobn()", "fedavg+cfsi": "fedavg() + cfsi()",
     "fedavg+lab": "fedavg() + lab()",
@@ -80,46 +85,46 @@ ON_CAMVID = {
 
 
 def presets() -> Iterator[Preset]:
-    """All of them, table by table."""
-    for said, cells in rows(TABLE_6_2, "all"):
-        yield _cityscapes(said, cells["all"])
-    for said, cells in rows(TABLE_6_3, *COLUMNS):
+    """Return all presets, table by table."""
+    for row, cells in rows(TABLE_6_2, "all"):
+        yield _cityscapes(row, cells["all"])
+    for row, cells in rows(TABLE_6_3, *COLUMNS):
         for column, cell in cells.items():
-            yield _idda(said, column, cell)
-    for said, _ in rows(TABLE_6_3, *COLUMNS):
-        if not said.startswith(UNIFORM):
-            yield from (_street(said, kind, where) for kind in DRAWN for where in _tested(said))
-    for said in ON_CAMVID:
-        yield from (_camvid(said, where) for where in _tested(said))
+            yield _idda(row, column, cell)
+    for row, _ in rows(TABLE_6_3, *COLUMNS):
+        if not row.startswith(UNIFORM):
+            yield from (_street(row, kind, where) for kind in DRAWN for where in _tested(row))
+    for row in ON_CAMVID:
+        yield from (_camvid(row, where) for where in _tested(row))
 
 
-def _tested(said: str) -> tuple[str, ...]:
-    """FedBN has nothing to test the unseen with."""
-    return ("seen",) if said == "fedbn" else ("seen", "unseen")
+def _tested(row: str) -> tuple[str, ...]:
+    """Return the test sets of a method. FedBN has no model for unseen clients."""
+    return ("seen",) if row == "fedbn" else ("seen", "unseen")
 
 
-def _reported(said: str, column: str, cell: PublishedCell, **what: Any) -> Preset:
-    """A row of the thesis in a column of its table."""
-    what["settings"] = what["settings"] | {"batch_size": _batch(said)}
+def _reported(row: str, column: str, cell: PublishedCell, **what: Any) -> Preset:
+    """Return the preset of one row and column of a table of the thesis."""
+    what["settings"] = what["settings"] | {"batch_size": _batch(row)}
     return Preset(
-        name=f"{column}-{_name(said)}",
+        name=f"{column}-{_name(row)}",
         model="bisenetv2()",
         rounds=1600,
         reported=cell.value,
         spread=cell.spread,
-        note=_note(said),
-        column=column if said == "silobn+lab" else "",
+        note=_note(row),
+        column=column if row == "silobn+lab" else "",
         **what,
     )
 
 
-def _cityscapes(said: str, cell: PublishedCell) -> Preset:
-    split = _split(said)
+def _cityscapes(row: str, cell: PublishedCell) -> Preset:
+    split = _split(row)
     return _reported(
-        said,
+        row,
         "feddrive/cityscapes-" + ("uniform" if split == "uniform" else "cities"),
         cell,
-        method=_method(said, exclude="none"),
+        method=_method(row, exclude="none"),
         on=f"cityscapes(split='{split}', double=True)",
         settings=CITYSCAPES,
         table="Table 6.2",
@@ -127,14 +132,14 @@ def _cityscapes(said: str, cell: PublishedCell) -> Preset:
     )
 
 
-def _idda(said: str, column: str, cell: PublishedCell) -> Preset:
+def _idda(row: str, column: str, cell: PublishedCell) -> Preset:
     unseen, where = column.split()
-    split = _split(said)
+    split = _split(row)
     return _reported(
-        said,
+        row,
         "feddrive/idda-" + ("uniform-" if split == "uniform" else "") + f"{unseen}-{where}",
         cell,
-        method=_method(said, exclude="domain"),
+        method=_method(row, exclude="domain"),
         on=f"idda(unseen='{unseen}', split='{split}', size=[512, 928])",
         settings=IDDA,
         table="Table 6.3",
@@ -142,11 +147,11 @@ def _idda(said: str, column: str, cell: PublishedCell) -> Preset:
     )
 
 
-def _street(said: str, kind: str, where: str) -> Preset:
+def _street(row: str, kind: str, where: str) -> Preset:
     unseen = {"country": "tests.unseen_towns", "rainy": "tests.unseen_weather"}[kind]
     return Preset(
-        name=f"feddrive/street-{kind}-{where}-{_name(said)}",
-        method=_method(said, exclude="domain", only_named=False),
+        name=f"feddrive/street-{kind}-{where}-{_name(row)}",
+        method=_method(row, exclude="domain", only_named=False),
         on=DRAWN[kind],
         model="bisenetv2(width=0.25)",
         rounds=100,
@@ -154,48 +159,46 @@ def _street(said: str, kind: str, where: str) -> Preset:
         reported=None,
         unsaid=True,
         table="Street",
-        column=f"feddrive/street-{kind}-{where}" if said == "silobn+lab" else "",
+        column=f"feddrive/street-{kind}-{where}" if row == "silobn+lab" else "",
         measure="miou" if where == "seen" else unseen,
     )
 
 
-def _camvid(said: str, where: str) -> Preset:
+def _camvid(row: str, where: str) -> Preset:
     settings = {
         name: value
         for name, value in CAMVID.items()
-        if said != "centralised" or name != "local_epochs"
+        if row != "centralised" or name != "local_epochs"
     }
     return Preset(
-        name=f"feddrive/camvid-dusk-{where}-{_name(said)}",
-        method=ON_CAMVID[said],
+        name=f"feddrive/camvid-dusk-{where}-{_name(row)}",
+        method=ON_CAMVID[row],
         on="camvid(clients=20, crop=[128, 192])",
         model="bisenetv2(width=0.25)",
         rounds=60,
-        settings=settings | ({"local_steps": 50} if said == "centralised" else {}),
+        settings=settings | ({"local_steps": 50} if row == "centralised" else {}),
         reported=None,
         unsaid=True,
         table="CamVid",
-        note="As many steps a round as five clients take together."
-        if said == "centralised"
-        else "",
-        column=f"feddrive/camvid-dusk-{where}" if said == "silobn" else "",
+        note="As many steps a round as five clients take together." if row == "centralised" else "",
+        column=f"feddrive/camvid-dusk-{where}" if row == "silobn" else "",
         measure="miou" if where == "seen" else "tests.unseen",
     )
 
 
-def _name(said: str) -> str:
-    return said.removeprefix(UNIFORM).replace("+", "-")
+def _name(row: str) -> str:
+    return row.removeprefix(UNIFORM).replace("+", "-")
 
 
-def _split(said: str) -> str:
-    return "uniform" if said.startswith(UNIFORM) else "heterogeneous"
+def _split(row: str) -> str:
+    return "uniform" if row.startswith(UNIFORM) else "heterogeneous"
 
 
-def _batch(said: str) -> int:
-    return 8 if said.startswith("silobn") else 16
+def _batch(row: str) -> int:
+    return 8 if row.startswith("silobn") else 16
 
 
-def _method(said: str, exclude: str, only_named: bool = True) -> str:
+def _method(row: str, exclude: str, only_named: bool = True) -> str:
     named, excluding = (
         "only_named='bn'" if only_named else "",
         "" if exclude == "domain" else f"exclude='{exclude}'",
@@ -204,10 +207,10 @@ def _method(said: str, exclude: str, only_named: bool = True) -> str:
         "fedavg": "fedavg()", "fedbn": f"fedbn({named})", "silobn": f"silobn({named})", "cfsi": f"cfsi({excluding})",
         "lab": f"lab({excluding})",
     }  # fmt: skip
-    return " + ".join(words[word] for word in said.removeprefix(UNIFORM).split("+"))
+    return " + ".join(words[word] for word in row.removeprefix(UNIFORM).split("+"))
 
 
-def _note(said: str) -> str:
-    if said.startswith("silobn"):
+def _note(row: str) -> str:
+    if row.startswith("silobn"):
         return "In batches of 8, as the released code trains SiLoBN; FedAvg has 16."
-    return "In batches of 16; the paper prints no spread." if said == "fedbn" else ""
+    return "In batches of 16; the paper prints no spread." if row == "fedbn" else ""

@@ -1,28 +1,28 @@
-"""FedFSA and its rivals under the personalised protocol, on Fashion-MNIST and CIFAR.
+"""FedFSA and its baselines with personalized evaluation, on Fashion-MNIST and CIFAR.
 
 Xing et al., Flexible Sharpness-Aware Personalized Federated Learning, AAAI 2025.
 
-    fedfsa/fmnist-pat5-fedfsa          Table 1; pat: classes a client has, dir: Dirichlet, per component
+    fedfsa/fmnist-pat5-fedfsa          Table 1; pat: classes per client, dir: Dirichlet
     fedfsa/cifar100-dir0.1-mofedsam    Tables 1 and 2
     fedfsa/fmnist-pat5                 the column's main run, FedFSA
     ...-fedfsa-mse                     layers ranked by the plain mean squared change
-    ...-fedspeed-repo                  FedSpeed as the released code has it (FedDyn's server rule, ``a = 1``)
+    ...-fedspeed-repo                  FedSpeed of the released code (FedDyn's server, ``a = 1``)
 
-Numbers are the best round (the fine-tuning after the last one included) of the mean over all
-clients of the accuracy of each one's own last model, ``personal`` in each of the run's rows, over
-the seeds 23, 100 and 200. The global model, of which the paper prints nothing, is tested every ten
+Numbers are those of the best round (including the fine-tuning after the last one) of the mean over
+all clients of the accuracy of each client's own last model, ``personal`` in the results, over the
+seeds 23, 100 and 200. The paper prints nothing for the global model. It is evaluated every ten
 rounds.
 
 Eq. 11 of the paper ranks layers by a squared change without saying how it becomes one number per
-layer; like the code we take the mean over min-max scaled tensors. Its FedSpeed and FedSMOO let the
-rate of each client fall by 0.998 in every local epoch: with 10 epochs in one round out of ten that
-is 0.998 a round on average, which is what we do. The code's FedSMOO reads its duals from the wrong
-places of a vector (no preset does). The radius of FedSAM is not printed: 0.1, as MoFedSAM's; nor is
+layer; like the code we take the mean over min-max scaled tensors. In its FedSpeed and FedSMOO the
+rate of each client falls by 0.998 in every local epoch: with 10 epochs in one round out of ten that
+is 0.998 per round on average, which we use. The code's FedSMOO reads its duals from wrong positions
+of a vector (no preset does). The radius of FedSAM is not printed: 0.1, as MoFedSAM's; nor is
 FedSpeed's ``a``: 0.95. The threshold of FedALA is that of the code.
 
-From the code, too: on Fashion-MNIST the convolutions have 4 and 12 channels, not 64, and pixels are
-scaled to -1 ... 1. With a Dirichlet clients draw in turns; by an oversight they draw nothing of the
-first class before all others are used up, which we do not copy.
+Also from the code: on Fashion-MNIST the convolutions have 4 and 12 channels, not 64, and pixels are
+scaled to -1 ... 1. With a Dirichlet partition clients take examples in turns. By a mistake in the
+code they take none of the first class before all others are used, which we do not copy.
 
 Left out: the columns on Tiny-ImageNet (no such data set here), and ResNet-18, for which the tables
 have no column.
@@ -99,38 +99,38 @@ NOTES = {
 
 
 def presets() -> Iterator[Preset]:
-    """All of them, table by table."""
+    """Return all presets, table by table."""
     for table, numbers, columns in (
         ("Table 1", TABLE_1, COLUMNS_1),
         ("Table 2", TABLE_2, COLUMNS_2),
     ):
         for row, cells in rows(numbers, *columns):
             for column, cell in cells.items():
-                for said in (
+                for method in (
                     word for word in METHODS if word in (row, f"{row}-repo", f"{row}-mse")
                 ):
-                    yield _run(column, said, cell, table)
+                    yield _run(column, method, cell, table)
 
 
-def _run(column: str, said: str, cell: PublishedCell, table: str) -> Preset:
+def _run(column: str, row: str, cell: PublishedCell, table: str) -> Preset:
     data, split = column.split("-")
     kind, amount = split[:3], split[3:]
     dirichlet = f"lda({amount}, concentration='component', in_turns=True)"
     partition = f"pathological({amount})" if kind == "pat" else dirichlet
     model = "fsa_cnn(channels=[4, 12])" if data == "fmnist" else "fsa_cnn()"
     return Preset(
-        name=f"fedfsa/{column}-{said}",
-        method=METHODS[said].format(radii=RADII[data]),
+        name=f"fedfsa/{column}-{row}",
+        method=METHODS[row].format(radii=RADII[data]),
         on=f"{NAMES[data]}({partition}, clients=100, split=0.7, pool=True{COLOURS[data]})",
-        model=f"stochastic(body={model})" if said == "fedcr" else model,
+        model=f"stochastic(body={model})" if row == "fedcr" else model,
         rounds=250 if data == "fmnist" else 500,
         settings=SETTINGS
-        | ({"lr": "decay(0.1, 0.998)"} if said.startswith(("fedspeed", "fedsmoo")) else {}),
+        | ({"lr": "decay(0.1, 0.998)"} if row.startswith(("fedspeed", "fedsmoo")) else {}),
         reported=cell.value,
         spread=cell.spread,
         table=table,
-        note=NOTES.get(said, ""),
-        column=f"fedfsa/{column}" if said == "fedfsa" else "",
+        note=NOTES.get(row, ""),
+        column=f"fedfsa/{column}" if row == "fedfsa" else "",
         seeds=(23, 100, 200),
         measure="personal",
     )

@@ -1,11 +1,11 @@
-"""FedGloSS and its rivals on CIFAR.
+"""FedGloSS and its baselines on CIFAR.
 
 Caldarola et al., Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware
 Minimization for Federated Learning, CVPR 2025, arXiv:2412.03752.
 
-    fedgloss/cifar10-cnn-alpha0-fedgloss            Tables 3 and 6, local SAM; ...-fedgloss-sgd: local SGD
+    fedgloss/cifar10-cnn-alpha0-fedgloss            Tables 3 and 6, local SAM; ...-sgd: local SGD
     fedgloss/cifar10-cnn-alpha0-naive-fedgloss      Table 6
-    fedgloss/cifar10-cnn-alpha0-feddyn-sam          the other rows of Table 3, and Table 9 (alpha 100 and 1000)
+    fedgloss/cifar10-cnn-alpha0-feddyn-sam          other rows of Table 3; Table 9 (alpha 100, 1000)
     fedgloss/cifar10-cnn-alpha100-fedgloss-noadmm   Table 9, without duals
     fedgloss/cifar100-resnet18-alpha0.5-fedgloss    ResNet-18
     fedgloss/cifar10-cnn-alpha0                     the column's main run, FedGloSS with local SAM
@@ -13,21 +13,21 @@ Minimization for Federated Learning, CVPR 2025, arXiv:2412.03752.
 
 Numbers are means of the last 100 rounds over the seeds 0, 42 and 200299; X: no convergence.
 
-The code differs from the paper in three ways, which ``-repo`` follows. All images of a batch are
-cropped and mirrored alike, since they are augmented as one tensor (``augment="fedgloss"``). The
-server dual is divided by the cohort's size as well (``dual_scale="repo"``). And while the local
-radius is warmed up the server's radius is about the local one (``server_rho="repo"``): 0.2 instead
-of 0.01 in the first 15,000 rounds on CIFAR-100; local SGD has no radius to warm up. FedAvg and
-FedSAM are there too; the other rivals are not, and have no ``-repo``. Nor are the naive form and
-those without duals: their ``-repo`` is made of what is. The hyper-parameters are those marked in
-the paper's Table 13, the last of a list where none is marked.
+The code differs from the paper in three ways, which ``-repo`` follows. All images of a batch have
+the same crop and flip, since they are augmented as one tensor (``augment="fedgloss"``). The server
+dual is also divided by the cohort's size (``dual_scale="repo"``). While the local radius is warmed
+up, the server's radius is about the local one (``server_rho="repo"``): 0.2 instead of 0.01 in the
+first 15,000 rounds on CIFAR-100. Local SGD has no radius to warm up. The code also has FedAvg and
+FedSAM. It does not have the other baselines, which have no ``-repo``. It has neither the naive form
+nor those without duals: their ``-repo`` is composed of what it has. The hyper-parameters are those
+marked in the paper's Table 13, or the last of a list if none is marked.
 
-With the same settings in print, methods of both papers have other numbers here than in ECCV 2022
+With the same printed settings, methods of both papers have other numbers here than in ECCV 2022
 (FedAvg on CIFAR-10 with alpha 0: 59.9 here, 65.00 there, whose code augments each image on its
 own). Each paper's own table is the one to compare with.
 
-Left out: Tables 4, 5 and 10 in what concerns Landmarks-User-160k (no such data set here), the
-centralised rows of Table 6 (their settings are not printed), and the eigenvalues of Tables 1 and 8.
+Left out: Landmarks-User-160k in Tables 4, 5 and 10 (no such data set here), the centralised rows of
+Table 6 (their settings are not printed), and the eigenvalues of Tables 1 and 8.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TABLE_3 = """
     fedgamma      58.9±1.8  61.9±1.8         X  29.4±1.4  72.2±0.1  38.8±0.3
     fedsmoo       81.3±0.5  82.8±0.6  47.8±0.5 51.7±0.46  75.3±0.6  44.8±0.5
     fedgloss      83.9±0.4(78.9±0.5)  84.4±0.5(79.7±0.4)  50.6±0.6(39.5±0.9)  53.4±0.5(47.2±1.1)  80.0±0.3  47.2±0.2"""
-"""FedGloSS has in brackets what Table 6 prints after half of the rounds."""
+"""In brackets, for FedGloSS: the number of Table 6 after half of the rounds."""
 COLUMNS_3 = (
     "cifar10-cnn-alpha0", "cifar10-cnn-alpha0.05", "cifar100-cnn-alpha0", "cifar100-cnn-alpha0.5",
     "cifar10-resnet18-alpha0.05", "cifar100-resnet18-alpha0.5",
@@ -58,7 +58,7 @@ COLUMNS_3 = (
 
 TABLE_6 = """
     naive-fedgloss  83.9±0.2(77.6±0.3)  84.4±0.2(78.7±0.1)  50.8±0.1(42.6±0.8)  53.7±0.3(49.4±0.5)"""
-"""The rest of it is Table 3."""
+"""The other rows are those of Table 3."""
 
 TABLE_9 = """
     fedavg                84.0  50.1
@@ -90,8 +90,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
         "rho_s": 0.01, "rho_l": 0.01, "beta": 100, "T_s": 0,
     },
 }  # fmt: skip
-"""The radius of FedSAM, FedSpeed and FedGamma; FedProx's mu; the radius of FedDyn + SAM; and so
-on."""
+"""Hyper-parameters: radius of FedSAM, FedSpeed and FedGamma; FedProx's mu; and so on."""
 
 SETTINGS = {
     "local_epochs": 1, "batch_size": 64, "lr": 0.01, "eval_every": 100, "eval_last": 100, "on_bad": "stop",
@@ -101,28 +100,30 @@ RESNET = {"clients_per_round": 10, "weight_decay": 1e-5, "momentum": 0.7}
 
 
 def presets() -> Iterator[Preset]:
-    """All of them, table by table."""
+    """Return all presets, table by table."""
     for table, numbers, columns in (
         ("Table 3", TABLE_3, COLUMNS_3), ("Table 6", TABLE_6, COLUMNS_3[:4]), ("Table 9", TABLE_9, COLUMNS_9),
     ):  # fmt: skip
-        for said, cells in rows(numbers, *columns):
+        for row, cells in rows(numbers, *columns):
             for column, cell in cells.items():
-                yield from _runs(column, said, cell, table)
+                yield from _runs(column, row, cell, table)
 
 
-def _runs(column: str, said: str, cell: PublishedCell, table: str) -> Iterator[Preset]:
-    """The run as the paper says it and, of a method that can be had of the code, as the code does
-    it."""
+def _runs(column: str, row: str, cell: PublishedCell, table: str) -> Iterator[Preset]:
+    """Return the run of the paper and, if the released code has the method, that of the code."""
     data, network, alpha = column.split("-")
     chosen = CHOSEN[f"{data}-{network}"]
     half = f"{cell.aside.replace('±', ' ± ')} after half of the rounds." if cell.aside else ""
-    released = said in ("fedavg", "fedsam") or "fedgloss" in said
+    released = row in ("fedavg", "fedsam") or "fedgloss" in row
     for repo in (False, True)[: 2 if released else 1]:
         ending, alike = ("-repo", ", augment='fedgloss'") if repo else ("", "")
         yield Preset(
-            name=f"fedgloss/{column}-{said}{ending}",
-            method=_method(said, chosen, repo=repo),
-            on=f"{data}(lda({alpha.removeprefix('alpha')}), clients=100, normalise='fedgloss'{alike})",
+            name=f"fedgloss/{column}-{row}{ending}",
+            method=_method(row, chosen, repo=repo),
+            on=(
+                f"{data}(lda({alpha.removeprefix('alpha')}), clients=100, "
+                f"normalise='fedgloss'{alike})"
+            ),
             model=f"{network}()",
             rounds=20_000 if (data, network) == ("cifar100", "cnn") else 10_000,
             settings=SETTINGS | (CNN if network == "cnn" else RESNET),
@@ -130,14 +131,14 @@ def _runs(column: str, said: str, cell: PublishedCell, table: str) -> Iterator[P
             spread=cell.spread,
             table=table,
             note="As the released code runs it." if repo else half,
-            column=f"fedgloss/{column}{ending}" if said == "fedgloss" else "",
+            column=f"fedgloss/{column}{ending}" if row == "fedgloss" else "",
             seeds=(0, 42, 200299),
         )
 
 
-def _method(said: str, chosen: dict[str, Any], *, repo: bool) -> str:
-    if "fedgloss" in said:
-        return _fedgloss(said, chosen, repo)
+def _method(row: str, chosen: dict[str, Any], *, repo: bool) -> str:
+    if "fedgloss" in row:
+        return _fedgloss(row, chosen, repo)
     rho = chosen["sam"]
     return {
         "fedavg": "fedavg()",
@@ -149,26 +150,26 @@ def _method(said: str, chosen: dict[str, Any], *, repo: bool) -> str:
         "fedspeed": f"fedspeed(rho={rho}, a=0.95, lam={chosen['lam']})",
         "fedgamma": f"fedgamma(rho={rho})",
         "fedsmoo": f"fedsmoo({chosen['smoo']})",
-    }[said]
+    }[row]
 
 
-def _fedgloss(said: str, chosen: dict[str, Any], repo: bool) -> str:
-    """FedGloSS in one of its forms: local SGD or SAM, with or without duals, naive."""
-    warm, dual = chosen["T_s"], "noadmm" not in said
+def _fedgloss(row: str, chosen: dict[str, Any], repo: bool) -> str:
+    """Return FedGloSS in one of its forms: local SGD or SAM, with or without duals, naive."""
+    warm, dual = chosen["T_s"], "noadmm" not in row
     arguments = [f"rho_s={chosen['rho_s']}"]
-    if "sgd" not in said:
-        naive = "naive" in said and warm
+    if "sgd" not in row:
+        naive = "naive" in row and warm
         arguments.append(
             f"rho_l=warmup(0.001, {chosen['rho_l']}, {warm})"
             if naive
             else f"rho_l={chosen['rho_l']}"
         )
     arguments.append(f"beta={chosen['beta']}" if dual else "admm=False")
-    scheduled = warm and said in ("fedgloss", "fedgloss-noadmm")
+    scheduled = warm and row in ("fedgloss", "fedgloss-noadmm")
     if scheduled:
         arguments.append(f"T_s={warm}")
     if repo and dual:
         arguments.append("dual_scale='repo'")
     if repo and scheduled:
         arguments.append("server_rho='repo'")
-    return f"{'naive_' if 'naive' in said else ''}fedgloss({', '.join(arguments)})"
+    return f"{'naive_' if 'naive' in row else ''}fedgloss({', '.join(arguments)})"

@@ -1,31 +1,30 @@
-"""FedSeq and its family: superclients whose clients train one after the other, against six
-baselines.
+"""FedSeq and its variants, with superclients that train sequentially, and six baselines.
 
 Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients,
-ICPR 2022; numbers and tables are those of Caldarola's doctoral thesis, which has FedAsyncSeq,
-FedSeq2Par and Task2Vec too.
+ICPR 2022. Numbers and tables are those of Caldarola's doctoral thesis, which also has FedAsyncSeq,
+FedSeq2Par and Task2Vec.
 
-    fedseq/cifar10-alpha0.2-fedseq2par        Table 5.1; CIFAR by class (alpha 0, 0.2, 0.5), FEMNIST by writer or iid,
-                                              Shakespeare by role or iid
-    fedseq/cifar10-alpha0.2-conf-greedy-kl    Table 5.3: psi, phi and tau of the superclients; the table of parallelism
-                                              (5.4) has the runs of Table 5.1
+    fedseq/cifar10-alpha0.2-fedseq2par        Table 5.1; CIFAR by class (alpha 0, 0.2, 0.5), FEMNIST
+                                              by writer or iid, Shakespeare by role or iid
+    fedseq/cifar10-alpha0.2-conf-greedy-kl    Table 5.3: psi, phi and tau of the superclients; Table
+                                              5.4 (parallelism) has the runs of Table 5.1
     fedseq/cifar10-alpha0.2                   the column's main run, FedSeq
-    fedseq/omniglot-standin-fedseq            a row of the StackOverflow column on drawn characters, see below
+    fedseq/omniglot-standin-fedseq            a row of the StackOverflow column, see below
 
-A fifth of the clients, or of the superclients, in every round; three seeds, which are not named.
+Every round has a fifth of the clients or superclients. There are three seeds, which are not named.
 Superclients of Table 5.1 are those of Task2Vec, by the dissimilarity of norm-cosines on CIFAR and
-by k-means elsewhere. The probe of Task2Vec is the authors' pre-trained ImageNet network, which
-cannot be had here: ours is the run's own model, trained on the public part of the test set, ten
-images of each class, on which no run is tested; confidences are of the same part.
+by k-means elsewhere. The probe of Task2Vec is the authors' pre-trained ImageNet network, which is
+not available here. Ours is the run's own model, trained on the public part of the test set: ten
+images of each class, which no run is evaluated on. Confidences use the same part.
 
-The rows FedDyn and SCAFFOLD are from code that is not the papers' algorithm: its FedDyn lacks the
-gradient of the linear term, and its SCAFFOLD is option I. Here they are as published. The rates at
-which superclients of FedSeq2Par become more are those that give Table 5.4: the appendix prints b =
-5 for FEMNIST (20 here) and one rate for both CIFARs. Shakespeare's weight decay is 1e-4 in the text
+The rows FedDyn and SCAFFOLD are from code that differs from the papers' algorithms: its FedDyn
+lacks the gradient of the linear term, and its SCAFFOLD is option I. Here they are as published. The
+growth rates of superclients of FedSeq2Par are those that give Table 5.4: the appendix prints b = 5
+for FEMNIST (20 here) and one rate for both CIFARs. Shakespeare's weight decay is 1e-4 in the text
 and 0 in a table. CIFAR-100 is normalised by its own constants here.
 
-For StackOverflow neither rounds nor growth are printed, and its 40,000 people are not at hand: its
-rows run on Omniglot's drawers instead, 1,000 rounds, without the paper's number. Attacks are in
+For StackOverflow neither rounds nor growth are printed, and its 40,000 users are not available. Its
+rows run on Omniglot's writers instead, 1,000 rounds, without the paper's number. Attacks are in
 `fedflat.papers.presets.attacks`.
 """
 
@@ -74,7 +73,10 @@ TABLE_3 = """
     t2v-greedy          82.28 82.48 82.86 46.51 50.06 50.31 87.11 87.48 51.65 51.82
     asyncseq-t2v-best   83.40 83.37 83.85 50.38 51.64 51.58 86.96 87.20 51.93 52.02
     2par-t2v-icg        83.86 84.66 84.35 51.23 51.41 51.78 87.58 87.96 52.84 52.54"""
-GINI = "The table prints Task2Vec in this row, but the Gini index needs probabilities: read as confidence."
+GINI = (
+    "The table prints Task2Vec in this row, but the Gini index needs probabilities: read as "
+    "confidence."
+)
 
 EACH: dict[str, dict[str, Any]] = {
     "cifar10": {"clients_per_round": 100, "batch_size": 64, "lr": 0.01, "weight_decay": 4e-4},
@@ -104,36 +106,36 @@ GROWTHS = {
 
 
 def presets() -> Iterator[Preset]:
-    """Table by table, then the stand-ins."""
+    """Return all presets, table by table, then the stand-ins."""
     for table, numbers, columns in (
         ("Table 5.1", TABLE_1, CIFARS), ("Table 5.1", TABLE_1_NATURAL, NATURAL),
         ("Table 5.3", TABLE_3, (*CIFARS, *NATURAL)),
     ):  # fmt: skip
-        for said, cells in rows(numbers, *columns):
+        for row, cells in rows(numbers, *columns):
             for column, cell in cells.items():
-                yield _run(column, said, cell, table)
-    for said, _ in rows(TABLE_1, *CIFARS):
-        yield _run("omniglot-standin", said, None, "StackOverflow's column of Table 5.1")
+                yield _run(column, row, cell, table)
+    for row, _ in rows(TABLE_1, *CIFARS):
+        yield _run("omniglot-standin", row, None, "StackOverflow's column of Table 5.1")
 
 
-def _run(column: str, said: str, cell: PublishedCell | None, table: str) -> Preset:
+def _run(column: str, row: str, cell: PublishedCell | None, table: str) -> Preset:
     data, _, split = column.partition("-")
     public = ", per_class=1" if data == "omniglot" else ""  # of the five test images of a letter
     on = f"without_public_part({data}({_deal(data, split)}){public})"
     method, settings = (
-        _method(said, data),
+        _method(row, data),
         {"local_epochs": 1, "eval_last": 100, "on_bad": "stop", **EACH[data]},
     )
-    if "task2vec" in method or "conf" in said:
+    if "task2vec" in method or "conf" in row:
         settings["server_data"] = f"public_part({data}(){public})"
-    if said == "feddyn":
+    if row == "feddyn":
         settings["clip"] = 30.0
-    if said == "centralised":
+    if row == "centralised":
         settings["clients_per_round"] = 1
     if cell is None:
         settings["eval_last"] = 10
     return Preset(
-        name=f"fedseq/{column}-{said}",
+        name=f"fedseq/{column}-{row}",
         method=method,
         on=on,
         model=MODELS[data],
@@ -143,38 +145,42 @@ def _run(column: str, said: str, cell: PublishedCell | None, table: str) -> Pres
         spread=None if cell is None else cell.spread,
         unsaid=cell is None,
         table=table,
-        note=_note(said, cell),
-        column=f"fedseq/{column}" if said == "fedseq" else "",
+        note=_note(row, cell),
+        column=f"fedseq/{column}" if row == "fedseq" else "",
     )
 
 
-def _note(said: str, cell: PublishedCell | None) -> str:
+def _note(row: str, cell: PublishedCell | None) -> str:
     if cell is None:
-        return "Omniglot's drawers stand in for StackOverflow's people, which are not at hand; there is no number."
+        return (
+            "Omniglot's drawers stand in for StackOverflow's people, which are not at hand; there "
+            "is no number."
+        )
     code = (
         "The number is from code that is not the paper's algorithm."
-        if said in ("feddyn", "scaffold")
+        if row in ("feddyn", "scaffold")
         else ""
     )
-    return GINI if "gini" in said else code
+    return GINI if "gini" in row else code
 
 
 def _deal(data: str, split: str) -> str:
-    """Who holds what; clients of their own where nothing is said."""
+    """Return the arguments of the partition. Empty for data with natural clients."""
     if data.startswith("cifar"):
         return f"by_class({split.removeprefix('alpha')}), clients=500"
     people = {"femnist": 3500, "shakespeare": 100}
     return f"iid(), clients={people[data]}" if split == "iid" else ""
 
 
-def _method(said: str, data: str) -> str:
+def _method(row: str, data: str) -> str:
     limits = LIMITS.get(data, "")
     alone = limits.removeprefix(", ")
     best = f"greedy(psi='task2vec', tau='norm_cosine'{limits})"
     if not data.startswith("cifar"):
         best = f"kmeans(psi='task2vec'{limits})"
     growth = GROWTHS[data]
-    growing = f"fedseq2par(growth={growth}, groups=icg({'20' if 'b=20' in growth else '5'}, psi='task2vec'))"
+    groups = "20" if "b=20" in growth else "5"
+    growing = f"fedseq2par(growth={growth}, groups=icg({groups}, psi='task2vec'))"
     mild = not data.startswith("cifar")
     return {
         "centralised": "centralised()",
@@ -195,4 +201,4 @@ def _method(said: str, data: str) -> str:
         "t2v-greedy": f"fedseq(groups=greedy(psi='task2vec', tau='norm_cosine'{limits}))",
         "asyncseq-t2v-best": f"fedasyncseq(groups={best})",
         "2par-t2v-icg": growing,
-    }[said]
+    }[row]

@@ -1,19 +1,17 @@
-"""FedVPR: finding places again, with clusters of clients that meet (H-FL) and virtual clients
-(FedVC); on a stand-in.
+"""FedVPR: visual place recognition with hierarchical FL and virtual clients, on a stand-in.
 
-Caldarola's doctoral thesis, chapter 6.3, where places of Mapillary's street-level sequences (MSLS)
-are looked for.
+Caldarola's doctoral thesis, chapter 6.3, which uses Mapillary's street-level sequences (MSLS).
 
-    fedvpr/streets-standin-hfl-towns     Table 6.6: FedAvg with four server optimisers, H-FL by continents and by
-                                         cities, and FedAvg with as many visits
-    fedvpr/streets-standin-virtual125    Table 6.7: FedAvg with so many local steps for everybody
-    fedvpr/streets-standin-fedvc125      the same by FedVC: clients drawn by their sizes, all counting alike
+    fedvpr/streets-standin-hfl-towns     Table 6.6: FedAvg with four server optimisers, H-FL by
+                                         continents and cities, FedAvg with as many requests
+    fedvpr/streets-standin-virtual125    Table 6.7: FedAvg with 125 local steps on every client
+    fedvpr/streets-standin-fedvc125      FedVC: clients sampled by size, with equal weights
 
-MSLS is not at hand, and no code was released: all rows run on drawn streets, whose towns stand for
-continents and cities, with a small network of our own and plain SGD. So there is no number of the
-paper beside them; what can be compared is one row with another. Rounds, clients a round and steps
-are the paper's; after how many rounds clusters meet is not printed: every five. Batches are of four
-queries.
+MSLS is not available, and no code was released. All rows run on generated streets, whose towns
+stand for continents and cities, with a small network of our own and plain SGD. So there is no
+number of the paper; only rows can be compared with each other. Rounds, clients per round and steps
+are the paper's. The number of rounds between cluster averages is not printed; we use five. Batches
+have four queries.
 """
 
 from __future__ import annotations
@@ -30,12 +28,12 @@ SETTINGS: dict[str, Any] = {
     "on_bad": "stop",
 }  # fmt: skip
 STEPS = {125: 3200, 250: 1600, 500: 800, 1000: 400, 2000: 200, 4000: 100}
-"""Local steps, and the rounds that make two million of them in all."""
+"""Local steps, and the number of rounds for two million steps in total."""
 NOTE = "Drawn streets stand in for MSLS, which is not at hand; there is no number to compare with."
 
 
 def presets() -> Iterator[Preset]:
-    """Row by row."""
+    """Return all presets, row by row."""
     six = "H-FL's Table 6.6"
     for name, method in (
         ("fedavg", "fedavg()"), ("fedavgm", "fedavgm()"), ("fedadam", "fedadam()"), ("fedadagrad", "fedadagrad()"),

@@ -1,25 +1,24 @@
-"""Federated source-free domain adaptation: labels at the server only, of another world.
+"""Federated source-free domain adaptation: only the server has labels, of another domain.
 
 Shenaj et al., Learning Across Domains and Devices: Style-Driven Source-Free Domain Adaptation in
-Clustered Federated Learning (LADD), WACV 2023, arXiv:2210.02326; the tables are counted as in
+Clustered Federated Learning (LADD), WACV 2023, arXiv:2210.02326; tables are numbered as in
 Caldarola's doctoral thesis.
 
     ladd/cityscapes-ladd-cls              Table 5.6: GTA5 at the server, Cityscapes at 144 clients
     ladd/crosscity-ladd-all               Table 5.7: CrossCity at 476 clients
     ladd/mapillary-self-training          Table 5.8: Mapillary Vistas at 357 clients
-    ladd/cityscapes-central-source-only   trained on the source in one place, tested on the target
+    ladd/cityscapes-central-source-only   centralised training on the source, tested on the target
     ladd/cityscapes-fed-ftda              the source model fine-tuned with the target's labels
-    ladd/street-ladd-cls                  the same rows on streets drawn from a seed, a game's and real ones; no number
-    ladd/camvid-ladd-cls                  the same rows from streets of our own to CamVid; no number
+    ladd/street-ladd-cls                  the same rows on generated streets; no number
+    ladd/camvid-ladd-cls                  the same rows from generated streets to CamVid; no number
     ladd/cityscapes                       the column's main run, LADD (cls)
 
 Reported is the mean IoU. The thesis does not say over which rounds: ours are means over the last
-100. Networks start from weights drawn by the seed: those of ImageNet, from which the authors start,
-are not here. Cityscapes' clients hold every scene twice, the second time mirrored. The rates of
-what is trained in one place or with labels are not printed: they are those of the source's
-training, and of LADD. The learning rate of the source's training falls with every epoch, the
-authors' with every step. Left out: DAFormer, which needs a transformer and a sampler for rare
-classes.
+100. Networks start from random weights: those of ImageNet, which the authors use, are not
+available. Cityscapes' clients have every scene twice, the second time mirrored. The rates of
+centralised and of supervised training are not printed: we use those of the source's training and of
+LADD. The learning rate of the source's training falls with every epoch, the authors' with every
+step. Left out: DAFormer, which needs a transformer and a sampler for rare classes.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ EVERY_ROW = [line.split()[0] for line in TABLE_5_6.strip().splitlines()]
 
 @dataclass(frozen=True)
 class World:
-    """A target, its source, and how it is trained on."""
+    """A target, its source, and the settings of the training."""
 
     name: str
     on: str
@@ -75,13 +74,13 @@ class World:
     rounds: int
     lr: float
     taught: str
-    """The arguments of LADD that the paper says."""
+    """The arguments of LADD that the paper gives."""
     size: str
-    """At which size styles are taken."""
+    """Image size for styles."""
     epochs: int
-    """Of the source's training."""
+    """Epochs of the training on the source."""
     rate: float
-    """Its learning rate, which falls to 0."""
+    """Learning rate of the training on the source. It falls to 0."""
     settings: dict[str, Any]
     table: str = ""
     fewest: int = 4
@@ -125,26 +124,26 @@ CAMVID = World(
 
 
 def presets() -> Iterator[Preset]:
-    """All of them, table by table."""
+    """Return all presets, table by table."""
     for world, table in ((CITYSCAPES, TABLE_5_6), (CROSSCITY, TABLE_5_7), (MAPILLARY, TABLE_5_8)):
-        for said, cells in rows(table, "miou"):
-            yield _preset(world, said, cells["miou"])
+        for row, cells in rows(table, "miou"):
+            yield _preset(world, row, cells["miou"])
     for world in (STREET, CAMVID):
-        for said in EVERY_ROW:
-            yield _preset(world, said, None)
+        for row in EVERY_ROW:
+            yield _preset(world, row, None)
 
 
-def _preset(world: World, said: str, cell: PublishedCell | None) -> Preset:
-    pooled, apart = said.startswith("central"), said.endswith("mcd")
-    start, rounds = _start(world, said), world.epochs if pooled else world.rounds
+def _preset(world: World, row: str, cell: PublishedCell | None) -> Preset:
+    pooled, apart = row.startswith("central"), row.endswith("mcd")
+    start, rounds = _start(world, row), world.epochs if pooled else world.rounds
     settings = world.settings | {
         "lr": f"poly({world.rate}, {world.epochs}, 0.9)" if pooled else world.lr
     }
     settings |= {"task": f"twofold({settings['task']})"} if apart else {}
     return Preset(
-        name=f"ladd/{world.name}-{said}",
-        method=_method(world, said),
-        on=_on(world, said),
+        name=f"ladd/{world.name}-{row}",
+        method=_method(world, row),
+        on=_on(world, row),
         model=world.model,
         rounds=rounds,
         settings=settings | ({"init": start} if start else {}),
@@ -152,17 +151,17 @@ def _preset(world: World, said: str, cell: PublishedCell | None) -> Preset:
         spread=None if cell is None else cell.spread,
         unsaid=cell is None,
         table=world.table or {"street": "Street", "camvid": "CamVid"}[world.name],
-        note=_note(said),
-        column=f"ladd/{world.name}" if said == "ladd-cls" else "",
+        note=_note(row),
+        column=f"ladd/{world.name}" if row == "ladd-cls" else "",
         measure="miou",
     )
 
 
-def _method(world: World, said: str) -> str:
+def _method(world: World, row: str) -> str:
     taught = world.taught
-    match said:
+    match row:
         case "ladd-cls" | "ladd-all":
-            parts = "" if said == "ladd-cls" else "parts='all'"
+            parts = "" if row == "ladd-cls" else "parts='all'"
             groups = f"groups=by_style(psi={world.size})" if world.size != "True" else ""
             return f"ladd({', '.join(word for word in (parts, taught, groups) if word)})"
         case "self-training":
@@ -171,31 +170,31 @@ def _method(world: World, said: str) -> str:
             return "centralised() + mcd()"
         case "fed-mcd":
             return "mcd()"
-    return "centralised()" if said.startswith("central") else "fedavg()"
+    return "centralised()" if row.startswith("central") else "fedavg()"
 
 
-def _on(world: World, said: str) -> str:
-    if said == "central-source-only":
+def _on(world: World, row: str) -> str:
+    if row == "central-source-only":
         return f"tested_on({world.source}, {world.on})"
-    if not said.endswith("mcd"):
+    if not row.endswith("mcd"):
         return world.on
     return f"with_source({world.on.replace('crop=[128, 192]', 'augment=False')}, {world.source})"
 
 
-def _start(world: World, said: str) -> str:
-    """LADD and self-training start from the source in the clients' styles, FTDA from the source as
-    it is."""
-    if not said.endswith(("cls", "all", "self-training", "ftda")):
+def _start(world: World, row: str) -> str:
+    """Return the initializer. LADD and self-training use the clients' styles, FTDA does not."""
+    if not row.endswith(("cls", "all", "self-training", "ftda")):
         return ""
-    styles = "" if said.endswith("ftda") else f", styles={world.size}"
-    return f"pretrained({world.source}, {world.epochs}, lr=poly({world.rate}, {world.epochs}, 0.9){styles})"
+    styles = "" if row.endswith("ftda") else f", styles={world.size}"
+    lr = f"poly({world.rate}, {world.epochs}, 0.9)"
+    return f"pretrained({world.source}, {world.epochs}, lr={lr}{styles})"
 
 
-def _note(said: str) -> str:
-    if said.endswith("mcd"):
+def _note(row: str) -> str:
+    if row.endswith("mcd"):
         return "In one step, with the gradient turned round; its weight is not printed, 1 here."
     return (
         "From the same start as LADD; distillation and teacher as LADD's."
-        if said == "self-training"
+        if row == "self-training"
         else ""
     )

@@ -3,24 +3,24 @@
 Yashwanth et al., Minimizing Layerwise Activation Norm Improves Generalization in Federated
 Learning, WACV 2024, arXiv:2512.08314.
 
-    man/cifar100-delta0.3-feddc         Table 1 (CIFAR-100) and Table 5 (CIFAR-10); delta: Dirichlet, per component
+    man/cifar100-delta0.3-feddc         Tables 1 (CIFAR-100) and 5 (CIFAR-10); delta: Dirichlet
     man/cifar100-delta0.3-feddc-man     the same with MAN
     man/cifar100-delta0.3               the column's main run, FedAvg + MAN
-    ...-repo                            the same as the released code runs it
+    ...-repo                            the same as in the released code
 
-Numbers are those after 500 rounds, of the mean of all clients' last models (``all_clients()``; the
-run's evaluations have the server's beside it, every ten rounds), over three seeds: the code names
-83217, 43217 and 23217.
+Numbers are those after 500 rounds, of the mean of all clients' last models (``all_clients()``). The
+server's model is evaluated too, every ten rounds. There are three seeds; the code has 83217, 43217
+and 23217.
 
 The code multiplies the penalty by 1/2 (``man_scale="repo"``), and its FedSpeed has FedDyn's server
 rule and ``a = 1`` (``server="feddyn"``): that is ``-repo``. The penalty is 0.15 as in the main
 text; the supplement says 0.6 for FedAvg + MAN, and so do scripts of the code for SAM and ASAM. On
-CIFAR-10 none is printed: 0.15 too. Nor is FedSpeed's ``a``: 0.95. As in FedDyn's code clients draw
-their images in turns (``in_turns``), and every other image is cropped at random, with a border of
-the mean colour (``augment="feddyn"``). Pooling stands behind the ReLU there, which only MAN's
-penalty can tell: without it the network has the same outputs and gradients, and is quicker, with
-the pooling first. For FedAvg on CIFAR-100 with delta 0.3 the code's own page says 49.9, the paper
-40.90.
+CIFAR-10 none is printed; we use 0.15 too. FedSpeed's ``a`` is not printed; we use 0.95. As in
+FedDyn's code, clients take their images in turns (``in_turns``), and every other image is cropped
+at random, with a border of the mean colour (``augment="feddyn"``). There, pooling follows the ReLU,
+which matters for MAN's penalty only. Without the penalty the network pools first: outputs and
+gradients are the same, and it is faster. For FedAvg on CIFAR-100 with delta 0.3 the code's own page
+says 49.9, the paper 40.90.
 
 Left out: the columns on Tiny-ImageNet (no such data set here), and the eigenvalues and traces of
 Tables 2 and 6.
@@ -47,7 +47,7 @@ TABLE_1 = """
     fedspeed      50.95±0.02(392)  51.33±0.17(390)  50.95±0.51(439)
     fedspeed+man  55.23±0.15(163)  55.84±0.11(153)  55.89±0.41(163)"""
 COLUMNS_1 = ("cifar100-delta0.3", "cifar100-delta0.6", "cifar100-iid")
-"""In brackets the rounds to 50 %."""
+"""In brackets: the number of rounds to reach 50 %."""
 
 TABLE_5 = """
     fedavg       79.34±0.19 80.19±0.46 81.44±0.43
@@ -63,7 +63,7 @@ TABLE_5 = """
     fedspeed     84.06±0.11 84.24±0.14  85.14±0.3
     fedspeed+man 84.37±0.25 84.82±0.16 85.95±0.24"""
 COLUMNS_5 = ("cifar10-delta0.6", "cifar10-delta0.3", "cifar10-iid")
-"""In the order of the paper, which has probably swapped the first two headings: accuracy rises from
+"""In the order of the paper. It has probably swapped the first two headings, as accuracy rises from
 left to right."""
 
 SETTINGS = {
@@ -73,19 +73,19 @@ SETTINGS = {
 
 
 def presets() -> Iterator[Preset]:
-    """All of them, table by table."""
+    """Return all presets, table by table."""
     for table, numbers, columns in (
         ("Table 1", TABLE_1, COLUMNS_1),
         ("Table 5", TABLE_5, COLUMNS_5),
     ):
-        for said, cells in rows(numbers, *columns):
+        for row, cells in rows(numbers, *columns):
             for column, cell in cells.items():
-                yield _run(column, said, cell, table, repo=False)
-                if "fedspeed" in said or "man" in said:
-                    yield _run(column, said, cell, table, repo=True)
+                yield _run(column, row, cell, table, repo=False)
+                if "fedspeed" in row or "man" in row:
+                    yield _run(column, row, cell, table, repo=True)
 
 
-def _run(column: str, said: str, cell: PublishedCell, table: str, *, repo: bool) -> Preset:
+def _run(column: str, row: str, cell: PublishedCell, table: str, *, repo: bool) -> Preset:
     data, split = column.split("-")
     colours = (
         ", normalise='fedgloss'" if data == "cifar10" else ""
@@ -96,17 +96,17 @@ def _run(column: str, said: str, cell: PublishedCell, table: str, *, repo: bool)
     )
     ending = "-repo" if repo else ""
     return Preset(
-        name=f"man/{column}-{said.replace('+', '-')}{ending}",
-        method=_method(said, split == "iid", repo),
+        name=f"man/{column}-{row.replace('+', '-')}{ending}",
+        method=_method(row, split == "iid", repo),
         on=f"{data}({partition}, clients=100{colours})",
-        model="cnn(pool_first=False)" if "man" in said else "cnn()",
+        model="cnn(pool_first=False)" if "man" in row else "cnn()",
         rounds=500,
         settings=SETTINGS,
         reported=cell.value,
         spread=cell.spread,
         table=table,
         note=" ".join(_notes(data, split, cell, repo)),
-        column=f"man/{column}{ending}" if said == "fedavg+man" else "",
+        column=f"man/{column}{ending}" if row == "fedavg+man" else "",
         seeds=(83217, 43217, 23217),
     )
 
@@ -122,8 +122,8 @@ def _notes(data: str, split: str, cell: PublishedCell, repo: bool) -> Iterator[s
         yield "The paper's columns for delta 0.3 and 0.6 are probably swapped."
 
 
-def _method(said: str, iid: bool, repo: bool) -> str:
-    base, _, man = said.partition("+")
+def _method(row: str, iid: bool, repo: bool) -> str:
+    base, _, man = row.partition("+")
     words = {
         "fedavg": "fedavg()",
         "fedsam": "fedsam(rho=0.05)",

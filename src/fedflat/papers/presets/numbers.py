@@ -1,4 +1,4 @@
-"""Reading the published numbers, which the papers' modules keep as they are printed."""
+"""Parse the published numbers, which the papers' modules contain as they are printed."""
 
 from __future__ import annotations
 
@@ -9,33 +9,36 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PublishedCell:
-    """One entry of a table: ``83.9±0.4``, ``52.00±0.36(206)``, ``65.00``, or ``X`` for no
-    convergence."""
+    """One entry of a table, such as ``83.9±0.4``, ``52.00±0.36(206)``, ``65.00`` or ``X``.
+
+    ``X`` means no convergence.
+    """
 
     value: float | None
     spread: float | None = None
     aside: str = ""
-    """What stands in brackets."""
+    """The text in brackets."""
 
 
 def read(text: str) -> PublishedCell:
-    """The entry a text stands for.
+    """Parse an entry.
 
-    >>> read("52.00±0.36(206)"), read("X")
-    (PublishedCell(value=52.0, spread=0.36, aside='206'), PublishedCell(value=None, spread=None, aside=''))
+    >>> read("52.00±0.36(206)")
+    PublishedCell(value=52.0, spread=0.36, aside='206')
+    >>> read("X")
+    PublishedCell(value=None, spread=None, aside='')
     """
     if text == "X":
         return PublishedCell(None)
-    found = re.fullmatch(r"([\d.]+)(?:±([\d.]+))?(?:\((.*)\))?", text)
-    assert found, text
+    match = re.fullmatch(r"([\d.]+)(?:±([\d.]+))?(?:\((.*)\))?", text)
+    assert match, text
     return PublishedCell(
-        float(found[1]), None if found[2] is None else float(found[2]), found[3] or ""
+        float(match[1]), None if match[2] is None else float(match[2]), match[3] or ""
     )
 
 
 def rows(table: str, *heads: str) -> Iterator[tuple[str, dict[str, PublishedCell]]]:
-    """For each line of a table its first word and its entries, by the heads of their columns; ``-``
-    is no entry.
+    """Iterate over the first word of each line and its entries by column. ``-`` is no entry.
 
     >>> list(rows("fedavg 1.5 -", "one", "two"))
     [('fedavg', {'one': PublishedCell(value=1.5, spread=None, aside='')})]

@@ -1,5 +1,4 @@
-"""What a preset is: the texts and numbers of one run of a paper, and what the paper reports for
-it."""
+"""A preset: the settings of one run of a paper, and the number that the paper reports."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """One run, as its authors set it up."""
+    """One run with the settings of its authors."""
 
     name: str
     """``paper/column-method``."""
@@ -24,43 +23,46 @@ class Preset:
     model: str
     rounds: int
     settings: Mapping[str, Any]
-    """The other arguments of `fedflat.experiment`, as far as the paper says them."""
+    """The other arguments of `fedflat.experiment` that the paper gives."""
     reported: float | None
-    """The number the paper prints, an accuracy or mean IoU in per cent; None: it says that the run
-    does not converge, or nothing (``unsaid``)."""
+    """The number that the paper prints, an accuracy or mean IoU in per cent. None if the paper
+    says that the run does not converge, or prints nothing (``unsaid``).
+    """
     unsaid: bool = False
-    """Whether there is no number to compare with."""
+    """True if there is no number to compare with."""
     spread: float | None = None
-    """The standard deviation printed beside it."""
+    """The printed standard deviation."""
     table: str
     note: str = ""
     column: str = ""
     """The shorter name of the main run of a column."""
     seeds: tuple[int, ...] = ()
-    """The authors' seeds, where they are known; the first one is used if nothing else is said."""
+    """The authors' seeds, if they are known. The first one is the default."""
     measure: str = "accuracy"
-    """What is reported: the "accuracy", or what else the run is judged by, over the last rounds;
-    the same on a further test set, as in "tests.unseen"; or the best round of "personal"."""
+    """The reported score: "accuracy", or another headline, over the last rounds; the headline on
+    a further test set, as in "tests.unseen"; or "personal", the personalized score of the best
+    round.
+    """
 
     def arguments(self, **changed: Any) -> dict[str, Any]:
-        """The arguments of `fedflat.experiment`, or of `fedflat.run`, with some of them replaced.
+        """Return the arguments of `fedflat.experiment`, or of `fedflat.run`, with some replaced.
 
-        In a run of fewer rounds than the paper's at most the last tenth of them counts, unless it
-        is said.
+        In a run with fewer rounds than in the paper, at most the last tenth of them counts, unless
+        `eval_last` is given.
         """
-        said: dict[str, Any] = {
+        merged: dict[str, Any] = {
             "method": self.method,
             "on": self.on,
             "rounds": self.rounds,
             "model": self.model,
         }
-        said |= ({"seed": self.seeds[0]} if self.seeds else {}) | dict(self.settings) | changed
-        if "eval_last" not in changed and said["rounds"] != self.rounds:
-            said["eval_last"] = min(said["eval_last"], last_tenth(said["rounds"]))
-        return said
+        merged |= ({"seed": self.seeds[0]} if self.seeds else {}) | dict(self.settings) | changed
+        if "eval_last" not in changed and merged["rounds"] != self.rounds:
+            merged["eval_last"] = min(merged["eval_last"], last_tenth(merged["rounds"]))
+        return merged
 
     def experiment(self, **overrides: Any) -> Experiment:
-        """The experiment, with some of its settings replaced.
+        """Return the experiment, with some of its settings replaced.
 
         >>> from fedflat.papers.presets import find
         >>> exp = find("fedgloss/cifar10-cnn-alpha0").experiment(rounds=50, seed=42)
@@ -78,8 +80,10 @@ class Preset:
         """The paper's number as text.
 
         >>> from fedflat.papers.presets import find
-        >>> find("fedgloss/cifar10-cnn-alpha0").figure, find("fedgloss/cifar100-cnn-alpha0-feddyn").figure
-        ('83.9 ± 0.4', 'X')
+        >>> find("fedgloss/cifar10-cnn-alpha0").figure
+        '83.9 ± 0.4'
+        >>> find("fedgloss/cifar100-cnn-alpha0-feddyn").figure
+        'X'
         """
         if self.reported is None:
             return "-" if self.unsaid else "X"

@@ -1,12 +1,12 @@
-"""A run of the same shape in fewer rounds, or more: whatever is counted in rounds keeps its share
-of the run.
+"""Stretch a run to fewer or more rounds: every number of rounds keeps its share of the run.
 
-    stretch(find("fedgloss/cifar10-cnn-alpha0").arguments(), rounds=500)     T_s=2000 of 10,000 rounds: 100 of 500
-    unfinished(arguments)                                                    what a run is too short for as it is
+    stretch(find("fedgloss/cifar10-cnn-alpha0").arguments(), rounds=500)
+                              T_s=2000 of 10,000 rounds becomes 100 of 500
+    unfinished(arguments)     what does not end within the rounds of a run
 
-That concerns warm-ups, cosines, polynomials, steps and cycles, FedGloSS's ``T_s``, SWA's cycle and
-WiMA's window; a decay falls to the same value at the end. LADD's teachers are refreshed and
-averaged at the same shares of the run. What is no count of rounds (rates, radii, momenta, clients)
+This concerns warm-ups, cosines, polynomials, steps and cycles, FedGloSS's ``T_s``, SWA's cycle and
+WiMA's window. A decay reaches the same value at the end. LADD's teachers are refreshed and averaged
+at the same shares of the run. What is not a number of rounds (rates, radii, momenta, clients)
 stays.
 """
 
@@ -25,19 +25,20 @@ COUNTED = {
     "steps": ("rounds", "values"), "decay": ("rate",), "fedgloss": ("T_s",),
     "swa": ("start", "cycle"), "wima": ("window",), "ladd": ("omega", "t_start"), "self_training": ("omega", "t_start"),
 }  # fmt: skip
-"""The arguments that count rounds, or go with those that do."""
+"""The arguments that are numbers of rounds, or belong to them."""
 SCHEDULED = ("lr", "weight_decay", "momentum", "clip")
 
 Given = dict[str, Any]
-"""The counted arguments of one call, defaults too."""
+"""The counted arguments of one call, with defaults."""
 
 
 def stretch(arguments: Mapping[str, Any], rounds: int) -> dict[str, Any]:
-    """The arguments of `fedflat.experiment` for a run of the same shape in ``rounds`` rounds.
+    """Return the arguments of `fedflat.experiment` for the same run in `rounds` rounds.
 
-    Evaluations keep their share too; in a shorter run at most the last tenth of the rounds counts.
+    Evaluations keep their share too. In a shorter run at most the last tenth of the rounds counts.
 
-    >>> short = stretch({"method": "fedgloss(T_s=2000)", "rounds": 10_000, "lr": "decay(0.1, 0.999)"}, 100)
+    >>> paper = {"method": "fedgloss(T_s=2000)", "rounds": 10_000, "lr": "decay(0.1, 0.999)"}
+    >>> short = stretch(paper, 100)
     >>> short["method"], short["rounds"], short["lr"]
     ('fedgloss(T_s=20)', 100, 'decay(0.1, 0.9047921471)')
     """
@@ -54,7 +55,7 @@ def stretch(arguments: Mapping[str, Any], rounds: int) -> dict[str, Any]:
 
 
 def stretch_text(text: str, share: float) -> str:
-    """A method or a schedule as it is in a run with this share of the rounds.
+    """Return the text of a method or a schedule for this share of the rounds.
 
     >>> stretch_text("fedsam(rho=warmup(0.001, 0.15, 2000)) + swa(cycle=20)", 0.1)
     'fedsam(rho=warmup(0.001, 0.15, 200)) + swa(cycle=2)'
@@ -63,32 +64,32 @@ def stretch_text(text: str, share: float) -> str:
 
 
 def unfinished(arguments: Mapping[str, Any]) -> list[str]:
-    """What does not come to its end in the rounds of a run, in words.
+    """Return descriptions of what does not end within the rounds of a run.
 
     >>> unfinished({"method": "fedgloss(rho_s=0.1, rho_l=0.1, T_s=2000)", "rounds": 500})
     ['T_s=2000']
     """
-    found: list[str] = []
+    descriptions: list[str] = []
 
-    def look(name: str, given: Given) -> Given:
+    def check(name: str, given: Given) -> Given:
         words = _late(name, given, arguments["rounds"])
-        found.extend([words] if words else [])
+        descriptions.extend([words] if words else [])
         return given
 
     for name in _texts(arguments):
-        _through(str(arguments[name]), look)
-    return found
+        _through(str(arguments[name]), check)
+    return descriptions
 
 
 def _texts(arguments: Mapping[str, Any]) -> list[str]:
-    """The names of the arguments that are methods or schedules."""
+    """Return the names of the arguments that are methods or schedules."""
     return [
         n for n in ("method", *SCHEDULED) if not isinstance(arguments.get(n), int | float | None)
     ]
 
 
 def _late(name: str, given: Given, rounds: int) -> str:
-    """What does not end in time, or nothing."""
+    """Return a description of what does not end in time, or ""."""
     match name, given:
         case (("warmup" | "cosine" | "poly"), {"rounds": over}) if over > rounds:
             return f"the {'warm-up' if name == 'warmup' else name} over {over:,} rounds"
@@ -119,17 +120,17 @@ def _decay(given: Given, share: float) -> Given:
 
 
 def _steps(given: Given, share: float) -> Given:
-    """Of steps that come to fall into one round the last one holds."""
+    """If several steps fall into one round, the last one counts."""
     pairs = zip(given["rounds"], given["values"], strict=True)
-    kept = {_scaled(at, share): value for at, value in pairs}
-    return {"rounds": list(kept), "values": list(kept.values())}
+    steps = {_scaled(at, share): value for at, value in pairs}
+    return {"rounds": list(steps), "values": list(steps.values())}
 
 
 _CHANGES: dict[str, Callable[[Given, float], Given]] = {"decay": _decay, "steps": _steps}
 
 
 def _through(text: str, change: Callable[[str, Given], Given]) -> str:
-    """The text with the counted arguments of each of its calls changed."""
+    """Return the text with the counted arguments of each call changed."""
     return ast.unparse(_Calls(change).visit(ast.parse(text.strip(), mode="eval")))
 
 
@@ -142,18 +143,18 @@ class _Calls(ast.NodeTransformer):
         return self.visit_Call(ast.Call(node, [], [])) if node.id in COUNTED else node
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
-        """What is inside first."""
+        """Change the arguments of a call, inner calls first."""
         node.args = [self.visit(argument) for argument in node.args]
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name in COUNTED:
             parameters = find(name).signature.parameters
-            said = dict(zip(parameters, node.args, strict=False)) | {
+            texts = dict(zip(parameters, node.args, strict=False)) | {
                 k.arg: k.value for k in node.keywords if k.arg
             }
             given = {
-                n: ast.literal_eval(said[n]) if n in said else parameters[n].default
+                n: ast.literal_eval(texts[n]) if n in texts else parameters[n].default
                 for n in COUNTED[name]
             }
             now = {n: value for n, value in self.change(name, given).items() if value != given[n]}
@@ -162,7 +163,7 @@ class _Calls(ast.NodeTransformer):
 
     @staticmethod
     def _say(node: ast.Call, names: list[str], now: Given) -> None:
-        """Put values where they stood, or at the end by name."""
+        """Replace values in place, or append them by name."""
         for name, value in now.items():
             text = ast.parse(repr(value), mode="eval").body
             by_name = [keyword for keyword in node.keywords if keyword.arg == name]

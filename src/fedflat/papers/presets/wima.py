@@ -1,21 +1,21 @@
 """WiMA, the mean of the last global models, on top of eleven methods on CIFAR.
 
 Caldarola, Caputo and Ciccone, Window-based Model Averaging Improves Generalization in Heterogeneous
-Federated Learning, ICCV Workshops 2023, arXiv:2310.01366; the tables are counted as in Caldarola's
+Federated Learning, ICCV Workshops 2023, arXiv:2310.01366; tables are numbered as in Caldarola's
 doctoral thesis.
 
     wima/cifar10-alpha0-scaffold           Table 4.22 without WiMA
     wima/cifar10-alpha0-scaffold-wima      the same with a window of 100 models
     wima/cifar10-alpha0-fedavg-wima-w5     Table 4.24: another window
-    wima/cifar10-alpha0-b20-classifier     Table 4.25: FedAvg in batches of 20, only a part of the model averaged
+    wima/cifar10-alpha0-b20-classifier     Table 4.25: batches of 20, a part of the model averaged
     wima/cifar100-pam-fedacg-wima          CIFAR-100 by pachinko allocation
     wima/cifar10-alpha0                    the column's main run, FedAvg + WiMA
 
 Numbers are means of the last 100 rounds over three seeds, which are not named.
 
-Only grids are printed for most methods; each preset says which value it takes and from which grid.
-The server momentum of 0.9 printed for PAM is taken to be FedAvgM's, and its model to be the
-ResNet-20 of the other CIFAR columns.
+Only grids are printed for most methods; the note of each preset says which value it uses and from
+which grid. We assume that the server momentum of 0.9 printed for PAM is FedAvgM's, and that its
+model is the ResNet-20 of the other CIFAR columns.
 
 Left out: the columns on FEMNIST, Shakespeare and Landmarks-User-160k (no such data sets here), and
 FedDyn on CIFAR-10, where the table has no number.
@@ -48,7 +48,7 @@ COLUMNS = (
     "cifar100-alpha0.5",
     "cifar100-pam",
 )
-"""Each without and with WiMA."""
+"""Each column without and with WiMA."""
 
 TABLE_4_24 = """
     w5    67.25 22.71
@@ -95,31 +95,29 @@ PAM = {"clients_per_round": 100, "batch_size": 20, "lr": 0.05, "weight_decay": 4
 
 
 def presets() -> Iterator[Preset]:
-    """All of them, table by table."""
+    """Return all presets, table by table."""
     heads = [f"{column} {ending}" for column in COLUMNS for ending in ("", "-wima")]
-    for said, cells in rows(TABLE_4_22, *heads):
+    for row, cells in rows(TABLE_4_22, *heads):
         for head, cell in cells.items():
             column, ending = head.split(" ")
             beta = 0.9 if column.startswith("cifar10-") else 0.8
-            method = METHODS[said].format(beta=beta) + (" + wima(window=100)" if ending else "")
-            note = f"Only the grid is printed; taken: {GRIDS[said]}." if said in GRIDS else ""
-            yield _run(column, said + ending, method, cell, "Table 4.22", note=note)
-    for said, cells in rows(TABLE_4_24, "cifar10-alpha0", "cifar100-alpha0"):
+            method = METHODS[row].format(beta=beta) + (" + wima(window=100)" if ending else "")
+            note = f"Only the grid is printed; taken: {GRIDS[row]}." if row in GRIDS else ""
+            yield _run(column, row + ending, method, cell, "Table 4.22", note=note)
+    for row, cells in rows(TABLE_4_24, "cifar10-alpha0", "cifar100-alpha0"):
         for column, cell in cells.items():
-            method = f"fedavg() + wima(window={said.removeprefix('w')})"
-            note = (
-                "Out of line with its neighbours: perhaps 27.75." if (column, said) == ODD else ""
-            )
-            yield _run(column, f"fedavg-wima-{said}", method, cell, "Table 4.24", note=note)
-    for said, cells in rows(TABLE_4_25, *COLUMNS[:4]):
+            method = f"fedavg() + wima(window={row.removeprefix('w')})"
+            note = "Out of line with its neighbours: perhaps 27.75." if (column, row) == ODD else ""
+            yield _run(column, f"fedavg-wima-{row}", method, cell, "Table 4.24", note=note)
+    for row, cells in rows(TABLE_4_25, *COLUMNS[:4]):
         for column, cell in cells.items():
-            method = f"fedavg() + wima(window=100, scope='{said}')"
+            method = f"fedavg() + wima(window=100, scope='{row}')"
             note = (
                 "The number of Table 4.22, though there batches have 100."
-                if (column, said) == SAME
+                if (column, row) == SAME
                 else ""
             )
-            yield _run(column, f"b20-{said}", method, cell, "Table 4.25", note=note, batch_size=20)
+            yield _run(column, f"b20-{row}", method, cell, "Table 4.25", note=note, batch_size=20)
 
 
 ODD = ("cifar100-alpha0", "w50")
@@ -127,13 +125,13 @@ SAME = ("cifar100-alpha0", "all")
 
 
 def _run(
-    column: str, said: str, method: str, cell: PublishedCell, table: str, *, note: str, **more: Any
+    column: str, row: str, method: str, cell: PublishedCell, table: str, *, note: str, **more: Any
 ) -> Preset:
     data, split = column.split("-")
     pam = split == "pam"
     partition = "pam(), clients=500" if pam else f"lda({split.removeprefix('alpha')}), clients=100"
     return Preset(
-        name=f"wima/{column}-{said}",
+        name=f"wima/{column}-{row}",
         method=method,
         on=f"{data}({partition})",
         model="resnet20()",
@@ -142,5 +140,5 @@ def _run(
         reported=cell.value,
         table=table,
         note=note,
-        column=f"wima/{column}" if said == "fedavg-wima" else "",
+        column=f"wima/{column}" if row == "fedavg-wima" else "",
     )

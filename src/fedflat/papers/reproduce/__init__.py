@@ -1,13 +1,15 @@
-"""A paper's table run again: cells chosen, runs shared and made side by side, our numbers beside
-the paper's.
+"""Reproduce the table of a paper: select cells, share runs, run them in parallel, compare.
 
-cells       what is run for a cell of a table, and what is reported for it
-choosing    which cells a command means
-tablefile   a user's own table
-sharing     several cells, one run
-plan        the folder: what shall be run, for which cells, to which round
-several     runs side by side, each in a process of its own (child)
-standing    how far each cell is, and its number so far
-verdict     what may be said of it
-screen      the live table; writing and figure: the files
+Code for `fedflat reproduce` belongs here, except for its options, which are in `fedflat.cli`. Start
+reading at `plan.py`.
+
+    cells         the run of a cell of a table, and the reported number
+    selection     which cells a command selects
+    table_file    a user's own table
+    run_sharing   one run for several cells
+    plan          the folder: runs, their cells, the round to stop after
+    scheduler     runs in parallel, each in its own process (child)
+    status        progress and score of each cell
+    verdict       how our number compares with the paper's
+    live_table    the table in a terminal; export and figure: the files
 """

@@ -1,4 +1,4 @@
-"""What is run for a cell of a table, and what is reported for it."""
+"""A cell of a table: the run behind it, and the number that the paper reports."""
 
 from __future__ import annotations
 
@@ -13,36 +13,38 @@ if TYPE_CHECKING:
     from fedflat.experiments.experiment import Experiment
 
 TESTS = "tests."
-"""Before the name of a further test set."""
+"""Prefix of measures on a further test set."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableCell:
-    """One number of a table. What is known of it goes into the folder as JSON, and comes from there
-    again."""
+    """One number of a table. It is stored in the folder of the plan as JSON."""
 
     name: str
-    """``paper/row``; nothing else in the folder has this name."""
+    """``paper/row``, unique in the folder."""
     arguments: Mapping[str, Any]
-    """The arguments of `fedflat.experiment`, as the paper has them, without a seed."""
+    """The paper's arguments of `fedflat.experiment`, without a seed."""
     reported: float | None
-    """The number printed, an accuracy in per cent or what else the run is judged by; None: none
-    is."""
+    """The printed number in the unit of the headline, e.g. accuracy in per cent. None if none is
+    printed.
+    """
     spread: float | None = None
-    """The standard deviation printed beside it."""
+    """The printed standard deviation."""
     diverges: bool = False
-    """Whether an X is printed instead: the run does not converge."""
+    """True if the paper prints an X: the run does not converge."""
     table: str = ""
     note: str = ""
     seeds: Sequence[int] = field(default_factory=tuple)
-    """The authors' seeds, where they are known."""
+    """The authors' seeds, if they are known."""
     measure: str = "accuracy"
-    """What is reported: the "accuracy", or whatever the run is judged by, over the last rounds; the
-    same on a further test set, as in "tests.unseen"; or the best round of "personal"."""
+    """The reported score: "accuracy", or another headline, over the last rounds; the headline on
+    a further test set, as in "tests.unseen"; or "personal", the personalized score of the best
+    round.
+    """
 
     @classmethod
     def of(cls, preset: Preset) -> TableCell:
-        """The cell that a preset is."""
+        """Make the cell of a preset."""
         arguments = {name: value for name, value in preset.arguments().items() if name != "seed"}
         return cls(
             name=preset.name,
@@ -58,29 +60,28 @@ class TableCell:
 
     @property
     def test(self) -> str:
-        """The further test set that it is measured on; empty for the main one."""
+        """The further test set of the measure. Empty for the main one."""
         return self.measure.removeprefix(TESTS) if self.measure.startswith(TESTS) else ""
 
     @property
     def network(self) -> str:
-        """The kind of its network, such as ``cnn``, whatever its settings: what is set side by side
-        with others."""
+        """The name of its model without settings, such as `cnn`."""
         return str(self.arguments.get("model") or "").partition("(")[0]
 
     @property
     def rounds(self) -> int:
-        """The paper's rounds."""
+        """The number of rounds in the paper."""
         return int(self.arguments["rounds"])
 
     @property
     def figure(self) -> str:
-        """What is reported, as text: ``83.9 ± 0.4``, ``X``, or ``-`` for nothing."""
+        """The reported number as text: ``83.9 ± 0.4``, ``X``, or ``-`` for none."""
         if self.reported is None:
             return "X" if self.diverges else "-"
         return f"{self.reported}" + (f" ± {self.spread}" if self.spread is not None else "")
 
     def experiment(self, seed: int, rounds: int | None = None) -> Experiment:
-        """Its run; in ``rounds`` rounds, with every schedule stretched."""
+        """Return its experiment. With `rounds`, every schedule is stretched to that length."""
         from fedflat.experiments.api import experiment
         from fedflat.papers.presets.stretch import stretch
 
@@ -88,7 +89,11 @@ class TableCell:
         return experiment(**{**arguments, "seed": seed})
 
     def seeded(self, asked: int | Sequence[int] | None) -> list[int]:
-        """The seeds to run: how many of the authors' (or of 0, 1, ...), or which."""
+        """Return the seeds to run.
+
+        `asked` is how many of the authors' seeds (or of 0, 1, ...) to use, a list of seeds, or None
+        for the first.
+        """
         if asked is None:
             return [self.seeds[0] if self.seeds else 0]
         if not isinstance(asked, int):
@@ -97,22 +102,25 @@ class TableCell:
         if self.seeds and asked > len(self.seeds):
             known = ", ".join(map(str, self.seeds))
             raise SettingError(
-                f"reproduce: {asked} seeds were asked for, but the authors of {self.name} name {len(self.seeds)}: "
-                f"{known}. Ask for at most {len(self.seeds)}, or list seeds: --seeds 0,1,2,3."
+                f"reproduce: {asked} seeds were requested, but the authors of {self.name} have "
+                f"{len(self.seeds)}: {known}. Use at most {len(self.seeds)}, or list seeds: "
+                "--seeds 0,1,2,3."
             )
         return list(self.seeds[:asked] or range(asked))
 
     def with_shadow(self, shadow: str) -> TableCell:
-        """The same run with one more model averaged: a cell of which the paper says nothing."""
-        word = shadow.partition("(")[0].strip()
-        said = f"{self.name.partition('/')[0]}'s run with {shadow} beside it; the paper has no such number."
+        """Return the same run with one more averaged model. The paper has no number for it."""
+        average_name = shadow.partition("(")[0].strip()
+        paper = self.name.partition("/")[0]
+        # The text is part of stored plans: changing it would make them differ.
+        note_text = f"{paper}'s run with {shadow} beside it; the paper has no such number."
         return replace(
             self,
-            name=f"{self.name}+{word}",
+            name=f"{self.name}+{average_name}",
             reported=None,
             spread=None,
             diverges=False,
             table="",
-            note=said,
+            note=note_text,
             arguments={**self.arguments, "method": f"{self.arguments['method']} + {shadow}"},
         )

@@ -1,10 +1,10 @@
-"""One run of a table, in a process of its own.
+"""One run of a table, in its own process.
 
     python -m fedflat.papers.reproduce.child FOLDER RUN UNTIL WORKERS NICE SECONDS PLUGIN...
 
-It tells its rounds on standard output, a JSON object a line. SIGINT or SIGTERM, or nobody who
-listens any more (the parent was killed), make it write a checkpoint and end. Started again, it goes
-on, with any number of workers.
+It writes its progress to standard output, one JSON object per line. On SIGINT or SIGTERM, or if the
+parent was killed, it writes a checkpoint and exits. Started again, it continues, with any number of
+workers.
 """
 
 from __future__ import annotations
@@ -30,41 +30,40 @@ from fedflat.experiments.study import Reporter, resume, run_one
 from fedflat.files import open_file
 from fedflat.registry.plugins import load_plugin
 
-PAUSE = 0.5
-"""Least seconds between two lines."""
-PATIENCE = 120.0
-"""Seconds to wait for a process that still writes its last checkpoint in the folder."""
+MIN_INTERVAL = 0.5
+"""Smallest number of seconds between two lines."""
+LOCK_TIMEOUT = 120.0
+"""Seconds to wait for a process that is still writing its last checkpoint."""
 STOPPED = 130
 
 
 def main(words: list[str]) -> int:
-    """Make the run, or go on with it."""
+    """Start the run, or continue it. Returns the exit status."""
     folder, name, until, workers, nice = Path(words[0]), words[1], *map(int, words[2:5])
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # ignored, if the parent was started in the background
+    # SIGINT is ignored if the parent was started in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-    stand_back(nice)
+    set_niceness(nice)
     try:
         for plugin in words[6:]:
             load_plugin(plugin)
         wait_until_free(folder / name)
-        reporter = Reporter(announce, tell_of("say"), tell_of("note"))
-        wishes: dict[str, Any] = {
+        reporter = Reporter(progress_sender, sentence_sender("say"), sentence_sender("note"))
+        options: dict[str, Any] = {
             "reporter": reporter,
             "checkpoint_every": float(words[5]),
             "until": until,
         }
         pool = InProcess(1) if workers == 1 else Workers(workers)
         if (folder / name / "run.json").exists():
-            resume(folder / name, executor=pool, **wishes)
+            resume(folder / name, executor=pool, **options)
         else:
             run_one(
-                planned(folder, name),
+                planned_experiment(folder, name),
                 ExecutionConfig(**executor_text(pool)),
                 folder / name,
-                **wishes,
+                **options,
             )
     except KeyboardInterrupt:
         return STOPPED
@@ -74,26 +73,26 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def stand_back(nice: int) -> None:
-    """Leave the cores to whoever else wants them.
+def set_niceness(nice: int) -> None:
+    """Lower the priority of this process.
 
-    A Linux that groups processes by session weighs whole groups, and a process alone in its session
-    is one: there its own nice value says nothing about others, and the group's does.
+    Linux with autogroups weighs whole sessions. A process alone in its session is one group: its
+    own nice value does not matter for others, but that of the group does.
     """
     os.nice(nice)
-    with suppress(OSError):  # there are no such groups, or they must not be changed
+    with suppress(OSError):  # no autogroups, or no permission
         Path("/proc/self/autogroup").write_text(str(nice))
 
 
-def planned(folder: Path, name: str) -> Experiment:
-    """The experiment of a run that has not begun."""
+def planned_experiment(folder: Path, name: str) -> Experiment:
+    """Return the experiment of a run that has not started."""
     return next(
         from_json(run["experiment"]) for run in read_plan(folder)["runs"] if run["folder"] == name
     )
 
 
-def say(**facts: Any) -> None:
-    """Tell the parent; without one there is nothing more to do."""
+def send(**facts: Any) -> None:
+    """Send values to the parent. If it has exited, stop the run."""
     try:
         print(json.dumps(facts), flush=True)
     except (BrokenPipeError, ValueError):
@@ -101,28 +100,28 @@ def say(**facts: Any) -> None:
         raise KeyboardInterrupt from None
 
 
-def tell_of(kind: str) -> Any:
-    """A listener for sentences."""
-    return lambda text: say(**{kind: text.strip()})
+def sentence_sender(kind: str) -> Any:
+    """Return a callback that sends sentences."""
+    return lambda text: send(**{kind: text.strip()})
 
 
-def announce(exp: Experiment, place: int, total: int) -> OnProgress:
-    """A listener for rounds."""
+def progress_sender(exp: Experiment, place: int, total: int) -> OnProgress:
+    """Return a callback that sends the progress of rounds."""
     last = 0.0
 
-    def tell(tick: Progress) -> None:
+    def on_progress(tick: Progress) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last >= PAUSE or tick.round == tick.rounds:
+        if now - last >= MIN_INTERVAL or tick.round == tick.rounds:
             last = now
-            say(round=tick.round, left=tick.left, speed=tick.speed)
+            send(round=tick.round, left=tick.left, speed=tick.speed)
 
-    return tell
+    return on_progress
 
 
 def wait_until_free(run: Path) -> None:
-    """Wait for a process of a parent that was killed, which writes its last checkpoint."""
-    end = time.monotonic() + PATIENCE
+    """Wait for an orphaned process that is still writing its last checkpoint."""
+    end = time.monotonic() + LOCK_TIMEOUT
     if not (run / "lock").exists():
         return
     with open(open_file(run / "lock", os.O_RDWR), "rb") as lock:

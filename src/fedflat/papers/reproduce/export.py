@@ -1,4 +1,4 @@
-"""The table as files: Markdown for people, CSV and JSON for programs. Each says how it was made."""
+"""Write the table as Markdown, CSV and JSON. Each file says which commands made it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 from fedflat.files import write_file
 from fedflat.papers.reproduce.figure import draw
 from fedflat.papers.reproduce.plan import TablePlan
-from fedflat.papers.reproduce.summary import TableLine, common, lines
-from fedflat.papers.reproduce.verdict import UNSAID, decimals
+from fedflat.papers.reproduce.summary import TableLine, common_prefix, lines
+from fedflat.papers.reproduce.verdict import DEFAULT_SPREAD, decimals
 from fedflat.tasks.headline import ACCURACY
 
 COLUMNS = (
@@ -40,26 +40,24 @@ COLUMNS = (
 
 
 def write_tables(plan: TablePlan) -> list[str]:
-    """Write all files anew; give a sentence for each that could not be, and for each run that
-    cannot be read."""
+    """Write all files. Returns a sentence for each problem."""
     shown = lines(plan)
-    unread = dict.fromkeys(
-        seed.problem for line in shown for seed in line.standing.seeds if seed.problem
+    problems = dict.fromkeys(
+        seed.problem for line in shown for seed in line.status.seeds if seed.problem
     )
     for name, text in (
         ("md", markdown(plan, shown)),
         ("csv", as_csv(plan, shown)),
         ("json", as_json(plan, shown)),
     ):
-        write_file(
-            plan.folder / f"table.{name}", text.encode(errors="backslashreplace")
-        )  # halves of letters in names
-    return [*unread, *draw(plan, shown)]
+        # Names may contain lone surrogates.
+        write_file(plan.folder / f"table.{name}", text.encode(errors="backslashreplace"))
+    return [*problems, *draw(plan, shown)]
 
 
 def facts(line: TableLine) -> dict[str, Any]:
-    """One cell for programs; None where there is no number."""
-    one, entry = line.standing, line.standing.entry
+    """Return the values of one cell. None where there is no number."""
+    one, entry = line.status, line.status.entry
     cell = entry.cell
     values = (
         cell.name,
@@ -81,8 +79,12 @@ def facts(line: TableLine) -> dict[str, Any]:
         round(sum(seed.seconds for seed in one.seeds), 1),
         [seed.folder for seed in one.seeds],
     )
-    found = dict(zip(COLUMNS, values, strict=True))
-    return found if line.headline == ACCURACY else {**found, "headline": line.headline.name}
+    values_by_name = dict(zip(COLUMNS, values, strict=True))
+    return (
+        values_by_name
+        if line.headline == ACCURACY
+        else {**values_by_name, "headline": line.headline.name}
+    )
 
 
 def _number(value: float | None) -> float | None:
@@ -90,25 +92,27 @@ def _number(value: float | None) -> float | None:
 
 
 def as_json(plan: TablePlan, shown: Sequence[TableLine]) -> str:
-    """Everything, with each seed's curve."""
+    """Return the table as JSON, with the curve of each seed."""
     cells = [
-        facts(line) | {"by_seed": [asdict(seed) for seed in line.standing.seeds]} for line in shown
+        facts(line) | {"by_seed": [asdict(seed) for seed in line.status.seeds]} for line in shown
     ]
     for seed in (seed for cell in cells for seed in cell["by_seed"]):
         seed["value"] = _number(seed["value"])
-    whole = {"title": plan.title, "source": plan.source, "made": plan.commands, "cells": cells}
-    return json.dumps(whole, indent=1, allow_nan=False) + "\n"
+    content = {"title": plan.title, "source": plan.source, "made": plan.commands, "cells": cells}
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
 def as_csv(plan: TablePlan, shown: Sequence[TableLine]) -> str:
-    """One line a cell, after comments that say how it was made."""
+    """Return the table as CSV, one line per cell, after comments with the commands."""
     stream = io.StringIO()
-    stream.writelines(f"# {said}\n" for said in _made(plan))
+    stream.writelines(f"# {text}\n" for text in _commands(plan))
     writer = csv.writer(stream, lineterminator="\n")
-    judged = any(line.headline != ACCURACY for line in shown)
-    writer.writerow([*COLUMNS, *(["headline"] if judged else [])])
+    with_headline = any(line.headline != ACCURACY for line in shown)
+    writer.writerow([*COLUMNS, *(["headline"] if with_headline else [])])
     for line in shown:
-        values = (facts(line) | ({"headline": line.headline.name} if judged else {})).values()
+        values = (
+            facts(line) | ({"headline": line.headline.name} if with_headline else {})
+        ).values()
         writer.writerow(
             " ".join(map(str, v)) if isinstance(v, list) else "" if v is None else v for v in values
         )
@@ -116,43 +120,45 @@ def as_csv(plan: TablePlan, shown: Sequence[TableLine]) -> str:
 
 
 def markdown(plan: TablePlan, shown: Sequence[TableLine]) -> str:
-    """The table, and what must be known to read it."""
-    judged = list(dict.fromkeys(line.headline for line in shown))
+    """Return the table as Markdown, with explanations."""
+    headlines = list(dict.fromkeys(line.headline for line in shown))
     numbers = (
-        list(map(judged[0].head, ["paper", "ours"])) if len(judged) == 1 else ["paper", "ours"]
+        list(map(headlines[0].head, ["paper", "ours"]))
+        if len(headlines) == 1
+        else ["paper", "ours"]
     )
     heads = ["cell", "method", *numbers, "difference", "seeds", "rounds", "evaluations", "verdict"]
     rows = [heads, ["---", "---", *["---:"] * 6, "---"], *(_row(line) for line in shown)]
-    if len(judged) > 1:  # whose numbers are not alike
-        named = ["score", "---", *(line.headline.column for line in shown)]
-        rows = [[row[0], row[1], name, *row[2:]] for row, name in zip(rows, named, strict=True)]
+    if len(headlines) > 1:
+        scores = ["score", "---", *(line.headline.column for line in shown)]
+        rows = [[row[0], row[1], name, *row[2:]] for row, name in zip(rows, scores, strict=True)]
     body = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-    notes = [f"`{line.label}`: {note}" for line in shown if (note := line.standing.entry.cell.note)]
-    head = common([line.standing.entry.cell.name for line in shown])
+    notes = [f"`{line.label}`: {note}" for line in shown if (note := line.status.entry.cell.note)]
+    head = common_prefix([line.status.entry.cell.name for line in shown])
     parts = [
         f"# {plan.title}",
         f"Cells `{head}*`. Numbers to compare with: {plan.source}.",
         body,
-        _reading(shown),
+        _legend(shown),
     ]
     parts += ["\n".join(f"* {note}" for note in notes)] if notes else []
-    parts += ["Made with:", "\n".join(f"* {said}" for said in _made(plan))]
+    parts += ["Made with:", "\n".join(f"* {text}" for text in _commands(plan))]
     return "\n\n".join(parts) + "\n"
 
 
 def _row(line: TableLine) -> list[str]:
-    one, cell = line.standing, line.standing.entry.cell
+    one, cell = line.status, line.status.entry.cell
     of = f" of {cell.rounds:,}" if one.round < cell.rounds else ""
     stretched = " (stretched)" if one.entry.stretched else ""
     places = 2 if line.headline.share else decimals(cell)
-    apart = "" if line.difference is None else f"{line.difference:+.{places}f}"
+    difference_text = "" if line.difference is None else f"{line.difference:+.{places}f}"
     seeds = ", ".join(str(seed.seed) for seed in one.seeds)
     return [
         line.label,
         f"`{cell.arguments['method']}`",
         line.paper,
         line.ours,
-        apart,
+        difference_text,
         seeds,
         f"{one.round:,}{of}{stretched}",
         str(line.evaluations),
@@ -160,39 +166,45 @@ def _row(line: TableLine) -> list[str]:
     ]
 
 
-def _reading(shown: Sequence[TableLine]) -> str:
-    said = [
-        "Ours: the mean of the evaluations in the last rounds that were run, as many as the paper's rule counts (their "
-        "number is in the table), ± the standard deviation over seeds if there are several."
+def _legend(shown: Sequence[TableLine]) -> str:
+    # Stored tables are compared with this text: keep it.
+    sentences = [
+        "Ours: the mean of the evaluations in the last rounds that were run, as many as the "
+        "paper's rule counts (their number is in the table), ± the standard deviation over seeds "
+        "if there are several."
     ]
-    if any(line.standing.entry.cell.measure == "personal" for line in shown):
+    if any(line.status.entry.cell.measure == "personal" for line in shown):
         alike = all(line.headline == ACCURACY for line in shown)
-        said.append(f"Personal {'accuracies' if alike else 'scores'} are those of the best round.")
-    if any(not line.standing.entry.whole for line in shown):
-        said.append(
-            "A cut run is the paper's whole schedule stopped early: nothing is extrapolated, and only its order among "
-            "the others can be judged."
+        sentences.append(
+            f"Personal {'accuracies' if alike else 'scores'} are those of the best round."
         )
-    unsaid = [
+    if any(not line.status.entry.whole for line in shown):
+        sentences.append(
+            "A cut run is the paper's whole schedule stopped early: nothing is extrapolated, and "
+            "only its order among the others can be judged."
+        )
+    without_spread = [
         line
         for line in shown
-        if line.standing.entry.cell.spread is None and line.standing.entry.cell.reported
+        if line.status.entry.cell.spread is None and line.status.entry.cell.reported
     ]
-    if any(line.headline.share for line in unsaid):
-        said.append(f"Where no spread is printed, ±{UNSAID:g} point is taken for it.")
-    if any(not line.headline.share for line in unsaid):
-        said.append(f"Where no spread is printed, ±{UNSAID:g} % of the number is taken for it.")
-    return " ".join(said)
+    if any(line.headline.share for line in without_spread):
+        sentences.append(f"Where no spread is printed, ±{DEFAULT_SPREAD:g} point is taken for it.")
+    if any(not line.headline.share for line in without_spread):
+        sentences.append(
+            f"Where no spread is printed, ±{DEFAULT_SPREAD:g} % of the number is taken for it."
+        )
+    return " ".join(sentences)
 
 
-def _made(plan: TablePlan) -> list[str]:
-    """How, one sentence for each command."""
-    said = []
+def _commands(plan: TablePlan) -> list[str]:
+    """Return a sentence for each command that made the table."""
+    sentences = []
     for made in plan.commands:
         commit = f", commit {made['commit']}" if made.get("commit") else ""
         where = f"{made.get('processor_name') or made['processor']}, {made['cores']} cores"
-        said.append(
-            f"`{made['command']}` ({made['when']}; fedflat {made['fedflat']}{commit}; Python {made['python']}, "
-            f"torch {made['torch']}; {made['system']}, {where})"
+        sentences.append(
+            f"`{made['command']}` ({made['when']}; fedflat {made['fedflat']}{commit}; "
+            f"Python {made['python']}, torch {made['torch']}; {made['system']}, {where})"
         )
-    return said
+    return sentences

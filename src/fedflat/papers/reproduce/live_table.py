@@ -14,25 +14,25 @@ from rich.text import Text
 from fedflat.errors import printable
 from fedflat.experiments.console import duration
 from fedflat.papers.reproduce.scheduler import RunningJob, RunScheduler
-from fedflat.papers.reproduce.summary import TableLine, common, lines
+from fedflat.papers.reproduce.summary import TableLine, common_prefix, lines
 from fedflat.papers.reproduce.verdict import DIFFERS, NONE, ORDER, WITHIN
 
-PLAIN = 60.0
-"""Seconds between two plain lines of a run."""
-LIVE = 1.0
-"""Seconds between two looks at the run folders."""
+PRINT_INTERVAL = 60.0
+"""Seconds between two printed lines of a run, without a terminal."""
+REFRESH_INTERVAL = 1.0
+"""Seconds between two reads of the run folders."""
 COLOURS = {WITHIN: "green", ORDER: "green", DIFFERS: "red", NONE: "dim"}
 NARROW = 80
 
 
 class LiveTable:
-    """Whom `RunScheduler.work` shows itself to."""
+    """Shows the progress of `RunScheduler.work`."""
 
     def __init__(self, several: RunScheduler, console: Console) -> None:
-        self.several, self.console = several, console
+        self.scheduler, self.console = several, console
         self.live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         self._shown = -math.inf
-        self._told: dict[str, float] = {}
+        self._last_printed: dict[str, float] = {}
         self._names: set[str] = set()
 
     def __enter__(self) -> LiveTable:
@@ -42,22 +42,22 @@ class LiveTable:
 
     def __exit__(self, *error: object) -> None:
         if self.live:
-            self.live.update(self.now(), refresh=True)
+            self.live.update(self.render(), refresh=True)
             self.live.stop()
 
     def look(self) -> None:
-        """Show what is new."""
+        """Show what has changed."""
         if not self.live:
-            self._tell()
-        elif time.monotonic() - self._shown >= LIVE:
-            self.live.update(self.now(), refresh=True)
+            self._print_changes()
+        elif time.monotonic() - self._shown >= REFRESH_INTERVAL:
+            self.live.update(self.render(), refresh=True)
             self._shown = time.monotonic()
 
-    def now(self) -> Group:
-        """The table as it stands, and what goes on."""
-        plan = self.several.plan
-        foot = "  ".join(_foot(going) for going in list(self.several.going.values()))
-        head = common([entry.cell.name for entry in plan.entries])
+    def render(self) -> Group:
+        """Return the current table and the running jobs."""
+        plan = self.scheduler.plan
+        progress = "  ".join(_progress_text(job) for job in list(self.scheduler.running.values()))
+        head = common_prefix([entry.cell.name for entry in plan.entries])
         title = _text(
             f"{plan.title}  {head}*" if len(plan.entries) > 1 else plan.title, style="bold"
         )
@@ -65,50 +65,50 @@ class LiveTable:
         return Group(
             title,
             source,
-            grid(lines(plan), self.several.going, self.console.width),
-            _text(foot, style="dim"),
+            grid(lines(plan), self.scheduler.running, self.console.width),
+            _text(progress, style="dim"),
         )
 
-    def _tell(self) -> None:
-        """A plain line for each run that begins, now and then, and when it ends."""
-        going = self.several.going
-        for name in self._names - set(going):
-            self._say(f"{name}: {self._reached(name)}")
-        for name, one in going.items():
+    def _print_changes(self) -> None:
+        """Print a line for each run when it starts, regularly, and when it ends."""
+        jobs = self.scheduler.running
+        for name in self._names - set(jobs):
+            self._print(f"{name}: {self._end_text(name)}")
+        for name, one in jobs.items():
             if name not in self._names:
-                self._say(f"{name}: begins")
-                self._told[name] = time.monotonic()
-            elif time.monotonic() - self._told[name] >= PLAIN and one.round:
-                self._say(_foot(one))
-                self._told[name] = time.monotonic()
-        self._names = set(going)
+                self._print(f"{name}: starts")
+                self._last_printed[name] = time.monotonic()
+            elif time.monotonic() - self._last_printed[name] >= PRINT_INTERVAL and one.round:
+                self._print(_progress_text(one))
+                self._last_printed[name] = time.monotonic()
+        self._names = set(jobs)
 
-    def _say(self, sentence: str) -> None:
+    def _print(self, sentence: str) -> None:
         self.console.print(printable(sentence), markup=False, soft_wrap=True)
 
-    def _reached(self, name: str) -> str:
-        if name in self.several.failed:
-            return f"failed: {self.several.failed[name]}"
-        said = [
+    def _end_text(self, name: str) -> str:
+        if name in self.scheduler.failed:
+            return f"failed: {self.scheduler.failed[name]}"
+        scores = [
             f"{line.label} {line.headline.seen(seed.value)} (paper {line.paper})"
-            for line in lines(self.several.plan)
-            for seed in line.standing.seeds
+            for line in lines(self.scheduler.plan)
+            for seed in line.status.seeds
             if seed.folder == name
         ]
-        return f"stands at {', '.join(said)}"
+        return f"reached {', '.join(scores)}"
 
 
-def _foot(going: RunningJob) -> str:
-    until = "" if math.isnan(going.left) else f", {duration(going.left)} left"
+def _progress_text(running: RunningJob) -> str:
+    until = "" if math.isnan(running.left) else f", {duration(running.left)} left"
     return (
-        f"{going.job.folder}: round {going.round:,}{until}"
-        if going.round
-        else f"{going.job.folder}: starting"
+        f"{running.job.folder}: round {running.round:,}{until}"
+        if running.round
+        else f"{running.job.folder}: starting"
     )
 
 
-def grid(shown: Sequence[TableLine], going: dict[str, RunningJob], width: int) -> Table:
-    """The table for people, as wide as the terminal."""
+def grid(shown: Sequence[TableLine], running: dict[str, RunningJob], width: int) -> Table:
+    """Return the table for a terminal of this width."""
     table = Table(
         box=None,
         pad_edge=False,
@@ -127,9 +127,9 @@ def grid(shown: Sequence[TableLine], going: dict[str, RunningJob], width: int) -
             _text(line.label),
             _text(line.paper),
             _text(line.ours),
-            _text(_rounds(line, going)),
+            _text(_rounds(line, running)),
         ]
-        cells += [_text(_left(line, going))] if width >= NARROW else []
+        cells += [_text(_left(line, running))] if width >= NARROW else []
         table.add_row(*cells, _text(str(line.verdict), style=COLOURS.get(line.verdict.word, "")))
     return table
 
@@ -138,27 +138,22 @@ def _text(content: str, style: str = "") -> Text:
     return Text(printable(content), style=style)
 
 
-def _rounds(line: TableLine, going: dict[str, RunningJob]) -> str:
-    """The share of the paper's rounds that is done."""
-    entry, seeds = line.standing.entry, line.standing.seeds
+def _rounds(line: TableLine, running: dict[str, RunningJob]) -> str:
+    """Return the share of the paper's rounds that is done."""
+    entry, seeds = line.status.entry, line.status.seeds
     live = [
-        max(seed.round, going[seed.folder].round if seed.folder in going else 0) for seed in seeds
+        max(seed.round, running[seed.folder].round if seed.folder in running else 0)
+        for seed in seeds
     ]
     whole = entry.stop if entry.stretched else entry.cell.rounds
     return f"{100 * sum(min(done, entry.stop) for done in live) / (whole * len(seeds)):.0f} %"
 
 
-def _left(line: TableLine, going: dict[str, RunningJob]) -> str:
-    if line.standing.reached:
-        return (
-            "-"
-            if line.standing.entry.whole
-            else "cut"
-            if not line.standing.entry.stretched
-            else "-"
-        )
-    times = [going[seed.folder].left for seed in line.standing.seeds if seed.folder in going]
+def _left(line: TableLine, running: dict[str, RunningJob]) -> str:
+    if line.status.reached:
+        return "-" if line.status.entry.whole else "cut" if not line.status.entry.stretched else "-"
+    times = [running[seed.folder].left for seed in line.status.seeds if seed.folder in running]
     known = [left for left in times if not math.isnan(left)]
-    if line.standing.damaged and not times:
+    if line.status.damaged and not times:
         return "damaged"
     return duration(max(known)) if known else "starts" if times else "waits"

@@ -1,12 +1,13 @@
-"""The folder of a table: what shall be run, for which cells, to which round.
+"""The folder of a table: its runs, their cells, and the round to stop after.
 
-    reproduce.json      the cells with their numbers, the commands, and which run each cell is read from, with a digest
-    study.json          the runs, as of any study: `fedflat resume`, `report`, `dashboard` and `analyse` take the folder
+    reproduce.json      the cells with their numbers, the commands, and the run of each cell
+    study.json          the runs, as in any study: `fedflat resume`, `report`, `dashboard` and
+                        `analyse` accept the folder
     ROW/seed-S/         the runs
-    table.md, ...       what has come of it
+    table.md, ...       the results
 
-The same command again goes on; another one for the same folder adds cells and seeds, or moves the
-round to stop after, and runs only what it asks for.
+The same command continues the runs. Another command for the same folder adds cells and seeds or
+changes the round to stop after, and runs only what it selects.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from fedflat.version import __version__
 
 FILE = "reproduce.json"
 ADVICE = "Put it back from a copy, or start anew with another --out."
-HOW = ExecutionConfig(executor="in-process", threads=1)
-"""One client after the other, one thread: as many runs at a time as there are cores."""
+EXECUTION = ExecutionConfig(executor="in-process", threads=1)
+"""One client after the other on one thread. As many runs as cores are made in parallel."""
 
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """How far to go."""
+    """Which seeds to run, and for how many rounds."""
 
     seeds: int | Sequence[int] | None = None
     rounds: int | None = None
@@ -57,7 +58,7 @@ class PlanRequest:
             number("reproduce", "share", self.share, low=0, high=1, open_low=True)
 
     def stop(self, cell: TableCell) -> int:
-        """The round to stop after."""
+        """Return the round to stop after."""
         if self.share is not None:
             return max(1, round(self.share * cell.rounds))
         return cell.rounds if self.rounds is None else min(self.rounds, cell.rounds)
@@ -65,56 +66,55 @@ class PlanRequest:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell in a folder."""
+    """A cell and its runs in a folder."""
 
     cell: TableCell
     stop: int
-    """After so many rounds it is looked at."""
+    """Round to stop after."""
     stretched: bool
-    """Whether its schedules were stretched, so that the stop is the end of a shorter run."""
+    """True if its schedules were stretched: the stop is then the end of a shorter run."""
     models: list[str]
-    """The models it may report: the last one that has begun counts."""
+    """The models it may report. The last one that has values counts."""
     last: int
-    """Over how many of the last rounds its score is averaged."""
+    """Number of last rounds that its score is averaged over."""
     folders: dict[int, str] = field(default_factory=dict)
-    """Its runs, by seed."""
+    """Its runs by seed."""
     headline: Headline = ACCURACY
-    """What its runs are judged by."""
+    """The headline score of its runs."""
 
     @property
     def whole(self) -> bool:
-        """Whether the paper's whole schedule is run."""
+        """True if the paper's whole schedule is run."""
         return self.stop == self.cell.rounds and not self.stretched
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """All of it."""
+    """All cells and runs of a folder."""
 
     folder: Path
     title: str
     source: str
     commands: list[dict[str, Any]]
-    """What was typed, when, and with which fedflat on which machine."""
+    """The commands, with time, version and machine."""
     entries: list[PlannedCell]
     jobs: list[Job]
     now: frozenset[str] | None = field(default=None, compare=False)
-    """The folders of the runs that this command asks for; None: all."""
+    """Folders of the runs that this command selects. None for all."""
 
     def until(self, job: Job) -> int:
-        """The round after which a run stops for now: where the last of its cells wants it to."""
+        """Return the round after which a run stops: the largest stop of its cells."""
         return max(entry.stop for entry in self.entries if job.folder in entry.folders.values())
 
     def waiting(self) -> list[Job]:
-        """The runs asked for that have not come to their end, nor to a stop that is written
-        down."""
+        """Return the selected runs that are not finished and have no checkpoint at their stop."""
         return [
             job
             for job in self.jobs
-            if (self.now is None or job.folder in self.now) and not self._reached(job)
+            if (self.now is None or job.folder in self.now) and not self._is_done(job)
         ]
 
-    def _reached(self, job: Job) -> bool:
+    def _is_done(self, job: Job) -> bool:
         run = self.folder / job.folder
         if not (run / "run.json").exists():
             return False
@@ -125,46 +125,46 @@ class TablePlan:
         )
         try:
             return stopped or read_facts(run)["status"] != "running"
-        except RunError:  # which the run itself will say
+        except RunError:  # the run itself reports it
             return False
 
-    def added(self, cells: Iterable[TableCell], asked: PlanRequest, command: str) -> TablePlan:
-        """With more cells, or the same to another round."""
+    def added(self, cells: Iterable[TableCell], request: PlanRequest, command: str) -> TablePlan:
+        """Return the plan with more cells, or with the same cells to another round."""
         entries = {entry.cell.name: entry for entry in self.entries}
-        wanted: list[tuple[TableCell, Experiment]] = []
+        experiments: list[tuple[TableCell, Experiment]] = []
         for cell in cells:
-            stop, before = asked.stop(cell), entries.get(cell.name)
-            stretched = asked.stretch and stop < cell.rounds
+            stop, before = request.stop(cell), entries.get(cell.name)
+            stretched = request.stretch and stop < cell.rounds
             if before and (
                 before.cell != cell
                 or before.stretched != stretched
                 or (stretched and before.stop != stop)
             ):
                 raise RunError(
-                    f"{self.folder} has {cell.name} already, with other settings or a stretched schedule. --out names "
-                    "another folder."
+                    f"{self.folder} already has {cell.name}, with other settings or a stretched "
+                    "schedule. Choose another folder with --out."
                 )
-            made = [
+            own = [
                 cell.experiment(seed, stop if stretched else None)
-                for seed in cell.seeded(asked.seeds)
+                for seed in cell.seeded(request.seeds)
             ]
-            wanted += [(cell, exp) for exp in made]
-            last = min(made[0].evaluate.last, stop)
+            experiments += [(cell, exp) for exp in own]
+            last = min(own[0].evaluate.last, stop)
             old = before.folders if before else {}
-            judged = made[0].headline
-            _refuse_another(cell, judged)
+            cell_headline = own[0].headline
+            _check_measure(cell, cell_headline)
             entries[cell.name] = PlannedCell(
-                cell, stop, stretched, models_of(made[0]), last, dict(old), judged
+                cell, stop, stretched, models_of(own[0]), last, dict(old), cell_headline
             )
-        jobs, folders = share(wanted, self.jobs)
-        for (cell, exp), folder in zip(wanted, folders, strict=True):
+        jobs, folders = share(experiments, self.jobs)
+        for (cell, exp), folder in zip(experiments, folders, strict=True):
             entries[cell.name].folders[exp.seed] = folder
         return replace(
             self, entries=list(entries.values()), jobs=jobs, now=frozenset(folders)
         ).said(command)
 
     def said(self, command: str) -> TablePlan:
-        """With one more command noted, unless it is the last one again."""
+        """Return the plan with one more command, unless it repeats the last one."""
         made = {"command": command, **provenance()}
         if self.commands and {**self.commands[-1], "when": None} == {**made, "when": None}:
             return self
@@ -173,13 +173,13 @@ class TablePlan:
         )
 
     def write(self) -> None:
-        """See it to the disk."""
+        """Write reproduce.json and study.json."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise unwritable(self.folder, error) from error
         runs = [{"folder": job.folder, "experiment": job.experiment.as_json()} for job in self.jobs]
-        write_plan(self.folder, runs, asdict(HOW))
+        write_plan(self.folder, runs, asdict(EXECUTION))
         facts: dict[str, Any] = {
             "fedflat": __version__,
             "title": self.title,
@@ -232,27 +232,30 @@ SCHEMA = {
     ],
     "digest": str,
 }
-"""What reproduce.json says."""
+"""Schema of reproduce.json."""
 
 
 def plan_facts(folder: Path) -> dict[str, Any]:
-    """The content of reproduce.json, if it is as it was written."""
+    """Return the content of reproduce.json. Refuse a damaged file."""
     path = folder / FILE
     if not os.path.lexists(path):
         raise RunError(
-            f"{folder} is no folder of `fedflat reproduce`: it has no {FILE}. Check the path."
+            f"{folder} is not a folder of `fedflat reproduce`: it has no {FILE}. Check the path."
         )
-    found = read_checked(path, SCHEMA, ADVICE)
-    if not found["entries"]:
+    facts = read_checked(path, SCHEMA, ADVICE)
+    if not facts["entries"]:
         raise damaged(path, "it has no cell", ADVICE)
     try:
-        return verified(found)
+        return verified(facts)
     except Damaged as error:
         raise damaged(path, error, ADVICE) from None
 
 
 def open_plan(folder: Path, *, reading: bool = False) -> TablePlan:
-    """What a folder says; a plan of another version may be read and not gone on with."""
+    """Return the plan of a folder.
+
+    With `reading`, plans of other versions are accepted, but have no jobs.
+    """
     path, facts = folder / FILE, plan_facts(folder)
     try:
         entries = [_entry(folder, saved) for saved in facts["entries"]]
@@ -266,34 +269,34 @@ def open_plan(folder: Path, *, reading: bool = False) -> TablePlan:
 
 
 def _jobs(path: Path, entries: list[PlannedCell]) -> list[Job]:
-    """The runs of the study beside the plan that a cell is read from.
+    """Return the runs in study.json that belong to a cell.
 
     study.json is written first. If the process was killed between the two files, study.json has
-    runs that no cell names yet. They are left out here, and the same command adds them again.
+    runs that belong to no cell yet. They are left out here, and the same command adds them again.
     """
-    named = {folder for entry in entries for folder in entry.folders.values()}
+    used = {folder for entry in entries for folder in entry.folders.values()}
     runs = {run["folder"]: run["experiment"] for run in read_plan(path.parent)["runs"]}
-    if unknown := sorted(named - set(runs)):
+    if unknown := sorted(used - set(runs)):
         raise damaged(path, f"study.json has no run {shown(unknown[0])}", ADVICE)
     return [
-        Job(folder, from_json(experiment)) for folder, experiment in runs.items() if folder in named
+        Job(folder, from_json(experiment)) for folder, experiment in runs.items() if folder in used
     ]
 
 
 def new_plan(folder: Path, title: str, source: str) -> TablePlan:
-    """An empty one, for a folder in which nothing else is."""
+    """Return an empty plan. Refuse a folder that contains anything else."""
     if folder.exists() and (
         not folder.is_dir() or any(path.name != "lock" for path in folder.iterdir())
     ):
         raise RunError(
-            f"{folder} is already there and holds something else. --out names another folder."
+            f"{folder} exists and contains other files. Choose another folder with --out."
         )
     return TablePlan(folder, title, source, [], [], [])
 
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold the folder: nobody else starts its runs meanwhile."""
+    """Lock the folder, so that no other process starts its runs."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -309,16 +312,16 @@ def _entry(folder: Path, saved: dict[str, Any]) -> PlannedCell:
         check_inside(folder, place)
     if not folders or saved["stop"] < 1 or cell.rounds < 1:
         raise Damaged(f"{shown(cell.name)} has no run or no round")
-    judged = Headline.from_json(saved.get("headline"))
+    headline = Headline.from_json(saved.get("headline"))
     return PlannedCell(
-        cell, saved["stop"], saved["stretched"], saved["models"], saved["last"], folders, judged
+        cell, saved["stop"], saved["stretched"], saved["models"], saved["last"], folders, headline
     )
 
 
-def _refuse_another(cell: TableCell, judged: Headline) -> None:
-    """A number that its run does not measure cannot be compared with."""
-    if cell.measure not in (judged.name, "personal") and not cell.test:
+def _check_measure(cell: TableCell, headline: Headline) -> None:
+    """Raise `SettingError` if the run of a cell does not measure its number."""
+    if cell.measure not in (headline.name, "personal") and not cell.test:
         raise SettingError(
-            f"reproduce: {cell.name} reports {cell.measure!r}, but its run is judged by {judged.name!r}. Say another "
-            "task, or another measure."
+            f"reproduce: {cell.name} reports {cell.measure!r}, but the headline of its run is "
+            f"{headline.name!r}. Use another task or another measure."
         )

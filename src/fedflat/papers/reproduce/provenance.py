@@ -1,4 +1,4 @@
-"""What numbers were made with: version and commit of fedflat, machine."""
+"""Version and commit of fedflat, and the machine, for the files of a table."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from fedflat.version import __version__
 
 
 def provenance() -> dict[str, Any]:
-    """The facts, for people and programs."""
+    """Return version, commit and machine."""
     return {"fedflat": __version__, "commit": commit(), **machine(), "processor_name": _processor()}
 
 
 @cache
 def commit() -> str | None:
-    """The commit of the source this is run from, with a + if it was changed since; None if it is
-    not a checkout."""
+    """Return the commit of the source, with a + if it was changed. None if it is not a checkout."""
     home = Path(fedflat.__file__).parent
     try:
         _git(home, "ls-files", "--error-unmatch", "version.py")

@@ -1,9 +1,10 @@
-"""Several cells, one run.
+"""One run for several cells.
 
-Averages of models (WiMA, EMA, the mean of the clients) are looked at and never fed back. Runs that
-differ only by them are the same run, so it is made once, with all of them, and each cell reads its
-own model's accuracy. SWA with its cyclic rate changes the training and shares with nobody who has
-not the same; neither do two windows of one kind share, since a run keeps one of each.
+Averaged models (WiMA, EMA, the mean of the clients) are evaluated and never sent to clients. Runs
+that differ only in them are the same run. So it is made once, with all of them, and each cell reads
+the score of its own model. SWA with its cyclic learning rate changes the training, so it is shared
+only with runs that have the same. Two averages of one kind cannot share a run either, because a run
+has at most one of each kind.
 """
 
 from __future__ import annotations
@@ -26,53 +27,56 @@ class Job:
     experiment: Experiment
 
     def provides(self, wanted: Experiment) -> bool:
-        """Whether another experiment's numbers can be read from it."""
-        mine = free(self.experiment)
-        return trunk(self.experiment) == trunk(wanted) and all(
-            shadow in mine for shadow in free(wanted)
-        )
+        """True if the numbers of another experiment can be read from it."""
+        mine = passive_averages(self.experiment)
+        return self._trains_like(wanted) and all(one in mine for one in passive_averages(wanted))
 
-    def joined(self, wanted: Experiment) -> Job | None:
-        """The same with another experiment's averages as well; None if that is another run."""
-        mine, more = (
-            free(self.experiment),
-            [shadow for shadow in free(wanted) if shadow not in free(self.experiment)],
-        )
-        if trunk(self.experiment) != trunk(wanted) or {s.key for s in mine} & {s.key for s in more}:
+    def with_averages_of(self, wanted: Experiment) -> Job | None:
+        """Return the job with the averages of another experiment added.
+
+        None if that is another run.
+        """
+        mine = passive_averages(self.experiment)
+        more = [one for one in passive_averages(wanted) if one not in mine]
+        if not self._trains_like(wanted) or {one.key for one in mine} & {one.key for one in more}:
             return None
-        said = " + ".join([repr(self.experiment.method), *map(repr, more)])
-        return replace(self, experiment=replace(self.experiment, method=parse(said, "method")))
+        text = " + ".join([repr(self.experiment.method), *map(repr, more)])
+        return replace(self, experiment=replace(self.experiment, method=parse(text, "method")))
+
+    def _trains_like(self, wanted: Experiment) -> bool:
+        return without_passive_averages(self.experiment) == without_passive_averages(wanted)
 
 
-def free(exp: Experiment) -> list[ModelAverage]:
-    """The averages that leave the training as it is."""
-    return [shadow for shadow in exp.method.averages if not shadow.changes_lr]
+def passive_averages(exp: Experiment) -> list[ModelAverage]:
+    """Return the averaged models that do not change the training."""
+    return [one for one in exp.method.averages if not one.changes_lr]
 
 
-def trunk(exp: Experiment) -> Experiment:
-    """The experiment without them."""
-    bound = tuple(shadow for shadow in exp.method.averages if shadow.changes_lr)
+def without_passive_averages(exp: Experiment) -> Experiment:
+    """Return the experiment without these averages."""
+    bound = tuple(one for one in exp.method.averages if one.changes_lr)
     return replace(exp, method=replace(exp.method, averages=bound))
 
 
 def models_of(exp: Experiment) -> list[str]:
-    """The names of the models a run of this experiment reports, the last one that has begun first
-    of all."""
-    return ["server", *(shadow.key for shadow in exp.method.averages)]
+    """Return the names of the models that a run reports. The last one that has started counts."""
+    return ["server", *(one.key for one in exp.method.averages)]
 
 
 def share(
-    wanted: Iterable[tuple[TableCell, Experiment]], begun: Iterable[Job]
+    experiments: Iterable[tuple[TableCell, Experiment]], existing: Iterable[Job]
 ) -> tuple[list[Job], list[str]]:
-    """As few runs as give all the cells, and for each cell its run's folder; runs that were begun
-    stay as they are."""
-    old, new, folders = list(begun), list[Job](), list[str]()
-    for cell, exp in wanted:
+    """Return as few runs as needed for all cells, and the folder of each cell's run.
+
+    `existing` runs are not changed.
+    """
+    old, new, folders = list(existing), list[Job](), list[str]()
+    for cell, exp in experiments:
         place = next((job.folder for job in [*old, *new] if job.provides(exp)), None)
         for i, job in enumerate(new if place is None else []):
-            joined = job.joined(exp)
-            if joined is not None:
-                new[i], place = joined, job.folder
+            merged = job.with_averages_of(exp)
+            if merged is not None:
+                new[i], place = merged, job.folder
                 break
         if place is None:
             place = _folder(cell.name, exp.seed, {job.folder for job in [*old, *new]})
@@ -81,7 +85,7 @@ def share(
     return [*old, *new], folders
 
 
-def _folder(name: str, seed: int, taken: set[str]) -> str:
+def _folder(name: str, seed: int, used: set[str]) -> str:
     word = re.sub(r"[^a-z0-9.=+-]+", "-", name.partition("/")[2].lower()).strip("-.")
     names = (f"{word}{ending}/seed-{seed}" for ending in ("", *(f"-{n}" for n in range(2, 1000))))
-    return next(one for one in names if one not in taken)
+    return next(one for one in names if one not in used)

@@ -1,4 +1,4 @@
-"""Runs side by side, each in a process of its own, at a low priority."""
+"""Run several runs in parallel, each in its own process, at a low priority."""
 
 from __future__ import annotations
 
@@ -25,60 +25,61 @@ from fedflat.registry.plugins import named_plugins
 LOG = "log.txt"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 TICK = 0.1
-"""Seconds between two looks at the processes."""
+"""Seconds between two checks of the processes."""
 
 
 @dataclass
 class RunningJob:
-    """A run that is being made."""
+    """A run whose process is running."""
 
     job: Job
     process: subprocess.Popen[str]
     log: IO[str]
     path: Path
-    """Of the log."""
+    """Path of the log."""
     round: int = 0
     left: float = float("nan")
-    """Seconds to its stop; NaN before its first round."""
-    said: list[str] = field(default_factory=list)
-    listener: threading.Thread | None = None
+    """Seconds until its stop. NaN before its first round."""
+    messages: list[str] = field(default_factory=list)
+    reader: threading.Thread | None = None
 
-    def listen(self) -> None:
-        """Read what it tells, to its end."""
+    def read_messages(self) -> None:
+        """Read the messages of the process until it ends."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            told = json.loads(line)
-            self.round, self.left = told.get("round", self.round), told.get("left", self.left)
-            if "say" in told:
-                self.said.append(told["say"])
+            message = json.loads(line)
+            self.round, self.left = message.get("round", self.round), message.get("left", self.left)
+            if "say" in message:
+                self.messages.append(message["say"])
 
 
 @dataclass
 class RunScheduler:
-    """The runs of a plan, so many at a time. Use `work` once; what goes on may be looked at
-    meanwhile."""
+    """Runs the jobs of a plan, `jobs` at a time. Call `work` once."""
 
     plan: TablePlan
     jobs: int
     workers: int
-    """Clients of a run at a time, each in a process of one thread."""
+    """Clients of a run that train in parallel, each in a process with one thread."""
     nice: int
     pause: float
-    """Least seconds between two checkpoints of a run."""
-    going: dict[str, RunningJob] = field(default_factory=dict)
+    """Smallest number of seconds between two checkpoints of a run."""
+    running: dict[str, RunningJob] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    """Runs that ended with an error, and its last words."""
+    """Runs that ended with an error, and the last line of their logs."""
 
     def work(self, waiting: list[Job], look: Callable[[], None]) -> None:
-        """Make all of them; ``look`` is called in between. Ctrl-C or SIGTERM ends it when all have
-        checkpoints."""
+        """Run all jobs. `look` is called regularly.
+
+        On Ctrl-C or SIGTERM, all runs write a checkpoint before this ends.
+        """
         queue = list(waiting)
-        with _stoppable():
+        with _handle_signals():
             try:
-                while queue or self.going:
-                    while queue and len(self.going) < self.jobs:
+                while queue or self.running:
+                    while queue and len(self.running) < self.jobs:
                         self._start(queue.pop(0))
-                    self._gather()
+                    self._finish_ended()
                     look()
                     time.sleep(TICK)
             finally:
@@ -88,7 +89,8 @@ class RunScheduler:
         place = self.plan.folder / job.folder
         place.parent.mkdir(parents=True, exist_ok=True)
         path = place.parent / f"{place.name}-{LOG}"
-        log = open(open_file(path, os.O_WRONLY | os.O_APPEND), "a")  # noqa: SIM115 (closed when the process has ended)
+        # Closed in _finish.
+        log = open(open_file(path, os.O_WRONLY | os.O_APPEND), "a")  # noqa: SIM115
         words: list[object] = [
             self.plan.folder,
             job.folder,
@@ -108,58 +110,53 @@ class RunScheduler:
                 start_new_session=True,
                 env={**os.environ, **dict.fromkeys(THREADS, str(self.workers))},
             )
-        going = RunningJob(job, process, log, path)
-        going.listener = threading.Thread(target=going.listen, daemon=True)
-        going.listener.start()
-        self.going[job.folder] = going
+        running_job = RunningJob(job, process, log, path)
+        running_job.reader = threading.Thread(target=running_job.read_messages, daemon=True)
+        running_job.reader.start()
+        self.running[job.folder] = running_job
 
-    def _gather(self) -> None:
-        """Bury those that have ended."""
-        for folder, going in list(self.going.items()):
-            if going.process.poll() is not None:
-                self._bury(folder)
+    def _finish_ended(self) -> None:
+        """Finish the jobs whose processes have ended."""
+        for folder, running_job in list(self.running.items()):
+            if running_job.process.poll() is not None:
+                self._finish(folder)
 
-    def _bury(self, folder: str) -> None:
-        going = self.going[folder]
-        code = going.process.wait()
-        assert going.listener is not None
-        assert going.process.stdout is not None
-        going.listener.join()
-        going.process.stdout.close()
-        going.log.close()
-        log = going.path
-        if code not in (
-            0,
-            STOPPED,
-            -signal.SIGINT,
-        ):  # the last: stopped before it could do anything
-            self.failed[folder] = _last_words(log, code)
+    def _finish(self, folder: str) -> None:
+        running_job = self.running[folder]
+        code = running_job.process.wait()
+        assert running_job.reader is not None
+        assert running_job.process.stdout is not None
+        running_job.reader.join()
+        running_job.process.stdout.close()
+        running_job.log.close()
+        log = running_job.path
+        if code not in (0, STOPPED, -signal.SIGINT):  # -SIGINT: stopped while it was starting
+            self.failed[folder] = _error_text(log, code)
         elif code < 0 or not log.stat().st_size:
             log.unlink()
-        del self.going[folder]
+        del self.running[folder]
 
     def _stop(self) -> None:
-        """Let all write a checkpoint and end."""
-        for going in self.going.values():
-            going.process.send_signal(signal.SIGINT)
-        for folder in list(self.going):
-            self._bury(folder)
+        """Let all runs write a checkpoint and end."""
+        for running_job in self.running.values():
+            running_job.process.send_signal(signal.SIGINT)
+        for folder in list(self.running):
+            self._finish(folder)
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
-    """SIGTERM and the end of the terminal are a Ctrl-C; a second one does not cut the goodbyes
-    short."""
+def _handle_signals() -> Iterator[None]:
+    """Treat SIGTERM and SIGHUP like Ctrl-C. Ignore repeated signals while runs are stopped."""
     main = threading.current_thread() is threading.main_thread()
-    pressed: list[int] = []
+    received: list[int] = []
 
-    def press(number: int, frame: object) -> None:
-        pressed.append(number)
-        if len(pressed) == 1:
+    def handle(number: int, frame: object) -> None:
+        received.append(number)
+        if len(received) == 1:
             raise KeyboardInterrupt
 
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if main else ()
-    before = {number: signal.signal(number, press) for number in signals}
+    before = {number: signal.signal(number, handle) for number in signals}
     try:
         yield
     finally:
@@ -167,6 +164,6 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _last_words(log: Path, code: int) -> str:
+def _error_text(log: Path, code: int) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()
-    return f"{lines[-1] if lines else 'it said nothing'} (exit status {code}; {log} has all of it)"
+    return f"{lines[-1] if lines else 'no message'} (exit status {code}; see {log})"

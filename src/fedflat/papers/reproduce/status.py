@@ -1,4 +1,4 @@
-"""How far each cell is, and its number so far, from what its runs have written."""
+"""Progress and current score of each cell, from the files of its runs."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ class Seed:
     status: str
     """"waiting", "running", "done", "diverged" or "damaged"."""
     round: int
-    """Rounds done, as far as they are written down."""
+    """Rounds that are stored."""
     seconds: float
-    """Time spent on them."""
+    """Time of these rounds."""
     curve: list[tuple[int, float]]
-    """Round and measurement in its unit, such as per cent, one for each evaluation up to the
-    stop."""
+    """Round and score in its unit, such as per cent, for each evaluation up to the stop."""
     value: float
-    """The mean over the evaluations that count, in the same unit; NaN if there is none."""
+    """Mean over the evaluations that count, in the same unit. NaN if there is none."""
     evaluations: int
-    """How many these are."""
+    """Number of these evaluations."""
     problem: str = ""
-    """Why it cannot be read."""
+    """Why the run cannot be read. Empty if it can."""
 
 
 @dataclass(frozen=True)
@@ -47,29 +46,29 @@ class CellStatus:
 
     @property
     def value(self) -> float:
-        """Our number: the mean over seeds that have one; NaN if none has."""
+        """Our number: the mean over seeds that have one. NaN if there is none."""
         known = [seed.value for seed in self.seeds if not math.isnan(seed.value)]
         return mean(known) if known else math.nan
 
     @property
     def spread(self) -> float:
-        """The standard deviation over seeds; NaN for fewer than two."""
+        """Standard deviation over seeds. NaN for fewer than two."""
         known = [seed.value for seed in self.seeds if not math.isnan(seed.value)]
         return stdev(known) if len(known) > 1 else math.nan
 
     @property
     def diverged(self) -> bool:
-        """Whether a seed has."""
+        """True if a seed has diverged."""
         return any(seed.status == "diverged" for seed in self.seeds)
 
     @property
     def damaged(self) -> bool:
-        """Whether a run cannot be read."""
+        """True if a run cannot be read."""
         return any(seed.problem for seed in self.seeds)
 
     @property
     def reached(self) -> bool:
-        """Whether every seed is where it should stop, or has diverged before."""
+        """True if every seed has reached its stop or has diverged."""
         return all(
             seed.status in ("done", "diverged") or seed.round >= self.entry.stop
             for seed in self.seeds
@@ -77,13 +76,15 @@ class CellStatus:
 
     @property
     def round(self) -> int:
-        """The rounds all seeds have done, at most up to the stop."""
+        """Rounds that all seeds have done, up to the stop."""
         return min(min(seed.round for seed in self.seeds), self.entry.stop)
 
     @property
     def share(self) -> float:
-        """The share of the paper's rounds that is done, over all seeds; a stretched run counts by
-        its own rounds."""
+        """Share of the paper's rounds that is done, over all seeds.
+
+        Stretched runs count their own rounds.
+        """
         whole = self.entry.stop if self.entry.stretched else self.entry.cell.rounds
         return mean(min(seed.round, self.entry.stop) for seed in self.seeds) / whole
 
@@ -105,10 +106,12 @@ def _seed(entry: PlannedCell, run: Path, seed: int, place: str) -> Seed:
     try:
         facts = read_facts(run)
         rows = [row for row in read_rows(run, facts=facts) if row["round"] <= entry.stop]
-    except RunError as error:  # one run that cannot be read leaves the others their numbers
+    except RunError as error:  # the other runs are still shown
         return Seed(seed, place, "damaged", 0, 0.0, [], math.nan, 0, str(error))
-    curve = [(row["round"], value) for row in rows if not math.isnan(value := measured(entry, row))]
-    counting = last_ones(entry, curve)
+    curve = [
+        (row["round"], value) for row in rows if not math.isnan(value := measurement(entry, row))
+    ]
+    counting = final_values(entry, curve)
     saved = max(Store(run / "checkpoint").rounds(), default=0)
     done = max(saved, rows[-1]["round"] if rows else 0)
     seconds = float(rows[-1].get("seconds", 0.0)) if rows else 0.0
@@ -116,21 +119,20 @@ def _seed(entry: PlannedCell, run: Path, seed: int, place: str) -> Seed:
     return Seed(seed, place, str(facts["status"]), done, seconds, curve, value, len(counting))
 
 
-def measured(entry: PlannedCell, row: Row) -> float:
-    """What a row says of the cell's own model, in its unit; NaN if it says nothing."""
-    judged = entry.headline
+def measurement(entry: PlannedCell, row: Row) -> float:
+    """Return the score of the cell's model in a row, in its unit. NaN if there is none."""
+    cell_headline = entry.headline
     if entry.cell.measure == "personal":
-        return judged.factor * float(row.get("personal", math.nan))
+        return cell_headline.factor * float(row.get("personal", math.nan))
     models: dict[str, Any] = row.get("models", {})
-    begun = [name for name in entry.models if name in models]
-    found = models[begun[-1]] if begun else {}
-    found = found.get("tests", {}).get(entry.cell.test, {}) if entry.cell.test else found
-    return judged.factor * float(found.get(judged.name, math.nan))
+    present = [name for name in entry.models if name in models]
+    scores = models[present[-1]] if present else {}
+    scores = scores.get("tests", {}).get(entry.cell.test, {}) if entry.cell.test else scores
+    return cell_headline.factor * float(scores.get(cell_headline.name, math.nan))
 
 
-def last_ones(entry: PlannedCell, curve: list[tuple[int, float]]) -> list[float]:
-    """The measurements that count: those of the last rounds before the newest, or the best of
-    all."""
+def final_values(entry: PlannedCell, curve: list[tuple[int, float]]) -> list[float]:
+    """Return the scores that count: those of the last rounds, or the best personal one."""
     if not curve:
         return []
     if entry.cell.measure == "personal":

@@ -14,61 +14,62 @@ from fedflat.tasks.headline import Headline
 
 @dataclass(frozen=True)
 class TableLine:
-    """One cell."""
+    """One line of the table."""
 
     label: str
-    """Its name, without what all names have in common."""
-    standing: CellStatus
+    """Name of the cell without the common prefix."""
+    status: CellStatus
     verdict: Verdict
 
     @property
     def headline(self) -> Headline:
-        """What it is judged by."""
-        return self.standing.entry.headline
+        """The headline score of its runs."""
+        return self.status.entry.headline
 
     @property
     def paper(self) -> str:
         """The paper's number."""
-        return self.standing.entry.cell.figure
+        return self.status.entry.cell.figure
 
     @property
     def ours(self) -> str:
-        """Our number so far."""
-        one = self.standing
+        """Our current number."""
+        one = self.status
         if one.diverged:
             return "X"
         return self.headline.seen(one.value, one.spread)
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's, once the paper's whole schedule is run."""
-        one = self.standing
+        """Our number minus the paper's, after the paper's whole schedule. Else None."""
+        one = self.status
         return difference(one) if one.entry.whole and one.reached and not one.diverged else None
 
     @property
     def evaluations(self) -> int:
-        """Over how many evaluations our number is the mean, of the seed that has fewest."""
-        return min(seed.evaluations for seed in self.standing.seeds)
+        """Number of evaluations in our number, of the seed that has fewest."""
+        return min(seed.evaluations for seed in self.status.seeds)
 
 
 def lines(plan: TablePlan) -> list[TableLine]:
-    """All cells as they stand."""
-    found = [cell_status(entry, plan.folder) for entry in plan.entries]
-    names = [one.entry.cell.name for one in found]
-    start = len(common(names))
+    """Return the lines of all cells."""
+    statuses = [cell_status(entry, plan.folder) for entry in plan.entries]
+    names = [one.entry.cell.name for one in statuses]
+    start = len(common_prefix(names))
     return [
-        TableLine(name[start:], one, said)
-        for name, one, said in zip(names, found, verdicts(found), strict=True)
+        TableLine(name[start:], one, verdict)
+        for name, one, verdict in zip(names, statuses, verdicts(statuses), strict=True)
     ]
 
 
-def common(names: list[str]) -> str:
-    """What all names begin with, up to the end of a word, and leaving something of each; of one
-    cell, and what is shown beside it, the paper.
+def common_prefix(names: list[str]) -> str:
+    """Return the common prefix of all names, up to the end of a word, without the last word.
 
-    >>> common(["fedgloss/cifar10-cnn-fedavg", "fedgloss/cifar10-cnn-fedgloss"])
+    For one cell, with or without averages, it is the paper.
+
+    >>> common_prefix(["fedgloss/cifar10-cnn-fedavg", "fedgloss/cifar10-cnn-fedgloss"])
     'fedgloss/cifar10-cnn-'
-    >>> common(["fedgloss/cifar10-cnn-fedavg-repo", "fedgloss/cifar10-cnn-fedavg-repo+wima"])
+    >>> common_prefix(["fedgloss/cifar10-cnn-fedavg-repo", "fedgloss/cifar10-cnn-fedavg-repo+wima"])
     'fedgloss/'
     """
     cells = sorted({name.partition("+")[0] for name in names})

@@ -1,9 +1,9 @@
 """A user's own table in a file, TOML or JSON.
 
     title = "Four methods on digits"
-    source = "our README, three seeds"       # whose numbers they are
+    source = "our README, three seeds"       # origin of the numbers
 
-    [settings]                               # the arguments of fedflat.experiment that all rows share
+    [settings]                               # arguments of fedflat.experiment, for all rows
     on = "digits(lda(0))"
     rounds = 400
     lr = 0.05
@@ -11,14 +11,15 @@
     [[rows]]
     name = "fedsam"                          # letters, digits and . + = _ -
     method = "fedsam(rho=0.2)"
-    reported = 94.57                         # accuracies in per cent; "X": does not converge; left out: no number
-    spread = 0.25                            # the standard deviation beside it, may be left out
+    reported = 94.57                         # accuracies in per cent; "X": does not converge;
+                                             # optional
+    spread = 0.25                            # the standard deviation, optional
     settings = {lr = 0.1}                    # in place of the shared ones
-    seeds = [0, 1, 2]                        # the authors', may be left out
+    seeds = [0, 1, 2]                        # the authors' seeds, optional
 
-A row may also have ``measure`` ("accuracy", or what else its task is judged by; "tests.unseen", the
-same on a further test set; or "personal" for the best round of clients' own models), ``table`` and
-``note``. ``on`` may stand in a row or among the settings.
+A row may also have ``table``, ``note`` and ``measure``: "accuracy", or another headline of its
+task; "tests.unseen", the headline on a further test set; or "personal", the best round of
+personalized models. ``on`` may be in a row or among the settings.
 """
 
 from __future__ import annotations
@@ -50,25 +51,27 @@ ROW = (
 
 
 def read_table(path: Path, name: str) -> tuple[str, str, tuple[TableCell, ...]]:
-    """The title, the source and the cells of a file; ``name`` goes before the names of the rows."""
-    whole = _read(path)
-    _known(path, "", whole, TOP)
+    """Return title, source and cells of a file. `name` is the prefix of the names of the rows."""
+    content = _read(path)
+    _check_fields(path, "", content, TOP)
     title, source = (
-        _text(path, "", whole, "title", name),
-        _text(path, "", whole, "source", str(path)),
+        _text(path, "", content, "title", name),
+        _text(path, "", content, "source", str(path)),
     )
-    rows = whole.get("rows")
+    rows = content.get("rows")
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise DataError(
-            f"{path}: rows must be a list of tables, at least one ([[rows]] in TOML), found {rows!r}."
+            f"{path}: rows must be a list of tables, at least one ([[rows]] in TOML), "
+            f"found {rows!r}."
         )
-    shared = _settings(path, "", whole)
+    shared = _settings(path, "", content)
     cells = tuple(_cell(path, name, place, row, shared) for place, row in enumerate(rows, 1))
     names = [cell.name for cell in cells]
-    twice = next((one for one in names if names.count(one) > 1), None)
-    if twice:
+    repeated = next((one for one in names if names.count(one) > 1), None)
+    if repeated:
         raise DataError(
-            f"{path}: two rows have the name {twice.partition('/')[2]!r}. Name them differently."
+            f"{path}: two rows have the name {repeated.partition('/')[2]!r}. "
+            "Give them different names."
         )
     return title, source, cells
 
@@ -79,15 +82,15 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise DataError(f"the table {path} cannot be read: {error}. Check the path.") from None
     try:
-        whole = parse_json(content) if path.suffix == ".json" else parse_toml(content)
+        table = parse_json(content) if path.suffix == ".json" else parse_toml(content)
     except Damaged as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise DataError(f"the table {path} is not {kind} that can be read: {error}.") from None
-    if not isinstance(whole, dict):
+    if not isinstance(table, dict):
         raise DataError(
-            f"the table {path} must have the fields {', '.join(TOP)}, found {type(whole).__name__}."
+            f"the table {path} must have the fields {', '.join(TOP)}, found {type(table).__name__}."
         )
-    return whole
+    return table
 
 
 def _cell(
@@ -100,23 +103,24 @@ def _cell(
             f"{path}: {where}name must be made of letters, digits and . + = _ -, found {name!r}."
         )
     where = f"row {place} ({name}): "
-    _known(path, where, row, ROW)
-    said: dict[str, Any] = {
+    _check_fields(path, where, row, ROW)
+    texts: dict[str, Any] = {
         field: _text(path, where, row, field) for field in ("method", "on") if field in row
     }
-    arguments: dict[str, Any] = {**shared, **said, **_settings(path, where, row)}
+    arguments: dict[str, Any] = {**shared, **texts, **_settings(path, where, row)}
     for needed in ("method", "on", "rounds"):
         if needed not in arguments:
             raise DataError(
-                f"{path}: {where}{needed} is missing. Say it in the row or among the settings."
+                f"{path}: {where}{needed} is missing. Set it in the row or in the settings."
             )
     if not _whole(arguments["rounds"]) or arguments["rounds"] < 1:
         raise DataError(
-            f"{path}: {where}rounds must be a whole number of at least 1, found {arguments['rounds']!r}."
+            f"{path}: {where}rounds must be a whole number of at least 1, "
+            f"found {arguments['rounds']!r}."
         )
-    judged = _judged(arguments)
+    headline = _headline(arguments)
     low, high, numbers = (
-        (0, 100, "a number from 0 to 100") if judged.share else (-LARGEST, LARGEST, "a number")
+        (0, 100, "a number from 0 to 100") if headline.share else (-LARGEST, LARGEST, "a number")
     )
     reported = row.get("reported")
     if not (reported is None or reported == "X" or _number(reported, low, high)):
@@ -131,11 +135,11 @@ def _cell(
         raise DataError(
             f"{path}: {where}seeds must be a list of whole numbers from 0, found {seeds!r}."
         )
-    measure = _text(path, where, row, "measure", judged.name)
-    if measure not in (judged.name, "personal") and not measure.startswith(TESTS):
+    measure = _text(path, where, row, "measure", headline.name)
+    if measure not in (headline.name, "personal") and not measure.startswith(TESTS):
         raise DataError(
-            f"{path}: {where}measure must be {judged.name}, {TESTS}NAME of a further test set, or personal, found "
-            f"{measure!r}."
+            f"{path}: {where}measure must be {headline.name}, {TESTS}NAME of a further test set, "
+            f"or personal, found {measure!r}."
         )
     return TableCell(
         name=f"{paper}/{name}",
@@ -150,8 +154,8 @@ def _cell(
     )
 
 
-def _judged(arguments: dict[str, Any]) -> Headline:
-    """What the run of a row will be judged by."""
+def _headline(arguments: dict[str, Any]) -> Headline:
+    """Return the headline score of the run of a row."""
     task = arguments.get("task") or parse(arguments["on"], "data set").usual_task
     headline: Headline = parse(task, "task").headline
     return headline
@@ -168,15 +172,16 @@ def _settings(path: Path, where: str, row: dict[str, Any]) -> dict[str, Any]:
     allowed = [
         name for name in inspect.signature(experiment).parameters if name not in ("seed", "loss")
     ]
-    _known(path, f"{where}settings: ", settings, allowed)
+    _check_fields(path, f"{where}settings: ", settings, allowed)
     return settings
 
 
-def _known(path: Path, where: str, row: dict[str, Any], allowed: Any) -> None:
+def _check_fields(path: Path, where: str, row: dict[str, Any], allowed: Any) -> None:
     for field in row:
         if field not in allowed:
             raise DataError(
-                f"{path}: {where}there is no field {field!r}.{nearest(field, allowed)} Known: {', '.join(allowed)}."
+                f"{path}: {where}there is no field {field!r}.{nearest(field, allowed)} "
+                f"Known: {', '.join(allowed)}."
             )
 
 

@@ -1,18 +1,22 @@
-"""What may be said of a cell.
+"""How our number of a cell compares with the paper's.
 
-*within the paper's spread*: the paper's whole schedule was run with all seeds asked for, and our mean, rounded as the
-paper prints, lies in paper ± spread. Where the paper prints no spread, one point of a percentage or a hundredth of any
-other number is taken (`UNSAID`) and marked. An X in the paper agrees with a run that diverges.
+*within the paper's spread*: the paper's whole schedule was run with all seeds, and our mean,
+rounded as the paper prints, is in paper ± spread. If the paper prints no spread, one point of a
+percentage or one per cent of any other number is used (`DEFAULT_SPREAD`), and marked. An X in the
+paper agrees with a run that diverges.
 
-*differs*: the whole schedule was run, and our mean lies outside; or the run diverged where the paper has a number.
+*differs*: the whole schedule was run, and our mean is outside; or the run diverged where the paper
+has a number.
 
-*right order*: for runs that were cut or stretched, of which neither can be said. All cells on the same data, kind of
-network and rounds that have come to the same stop are compared in pairs; a pair counts if the paper's numbers are
-further apart than their two spreads together. Right: in every pair with this cell that counts our numbers are as far
-apart too, in the order of the paper, and there is one such pair at least.
+*right order*: for runs that were cut or stretched, which cannot have the verdicts above. All cells
+on the same data, kind of network and rounds that have reached the same stop are compared in pairs.
+A pair counts if the paper's numbers differ by more than their two spreads together. The order is
+right if in every counting pair with this cell our numbers differ as much, in the order of the
+paper, and there is at least one such pair.
 
-*not decided yet*: anything else. The stop has not been reached, there is nobody to compare with, our numbers are too
-near each other, or the order is another one so far (which is said, and may change in the rounds that are missing).
+*not decided yet*: anything else. The stop has not been reached, there is nothing to compare with,
+our numbers are too close to each other, or the order is another one so far (which is printed, and
+may change in the missing rounds).
 
 A run of the whole schedule that differs also says whether the order is right.
 """
@@ -37,13 +41,13 @@ WITHIN, ORDER, DIFFERS, OPEN = (
 NONE = "no number to compare"
 DAMAGED = "a run cannot be read"
 NOBODY, NEAR, ANOTHER = "nothing to compare it with", "too near others to tell", "another order"
-UNSAID = 1.0
-"""The spread where a paper prints none: points of a percentage, per cent of any other number."""
+DEFAULT_SPREAD = 1.0
+"""Spread if a paper prints none: points of a percentage, per cent of any other number."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One of the four, and why."""
+    """One of the four verdicts, and the reason."""
 
     word: str
     why: str = ""
@@ -52,15 +56,13 @@ class Verdict:
         return f"{self.word} ({self.why})" if self.why else self.word
 
 
-def verdicts(all_of_them: Sequence[CellStatus]) -> list[Verdict]:
-    """One for each."""
-    return [
-        verdict(one, [other for other in all_of_them if other is not one]) for one in all_of_them
-    ]
+def verdicts(cells: Sequence[CellStatus]) -> list[Verdict]:
+    """Return the verdict of each cell."""
+    return [verdict(one, [other for other in cells if other is not one]) for one in cells]
 
 
 def verdict(one: CellStatus, others: Sequence[CellStatus]) -> Verdict:
-    """What may be said of a cell beside the others of its table."""
+    """Return the verdict of a cell, given the other cells of its table."""
     cell = one.entry.cell
     if cell.reported is None and not cell.diverges:
         return Verdict(NONE)
@@ -72,31 +74,31 @@ def verdict(one: CellStatus, others: Sequence[CellStatus]) -> Verdict:
         )
     if not one.reached or math.isnan(one.value):
         return Verdict(OPEN, DAMAGED if one.damaged else "")
-    said = order(one, others)
+    order_text = order(one, others)
     if one.entry.whole:
-        return _of_the_whole(one, said)
-    if said == ORDER:
+        return _verdict_of_whole(one, order_text)
+    if order_text == ORDER:
         return Verdict(ORDER)
-    return Verdict(OPEN, {NOBODY: NOBODY, NEAR: NEAR, ANOTHER: f"{ANOTHER} so far"}[said])
+    return Verdict(OPEN, {NOBODY: NOBODY, NEAR: NEAR, ANOTHER: f"{ANOTHER} so far"}[order_text])
 
 
-def _of_the_whole(one: CellStatus, said: str) -> Verdict:
+def _verdict_of_whole(one: CellStatus, order_text: str) -> Verdict:
     cell = one.entry.cell
     if cell.reported is None:
         return Verdict(DIFFERS, "the paper's does not converge")
-    apart = difference(one)
-    assert apart is not None
-    if abs(round(apart, 9)) <= spread_of(one.entry):
-        unsaid = f"±{UNSAID:g}" if one.entry.headline.share else f"±{UNSAID:g} %"
-        return Verdict(WITHIN, f"{unsaid} taken, none is printed" if cell.spread is None else "")
-    ending = "" if said == NOBODY else f", {said}"
-    return Verdict(DIFFERS, f"by {apart:+.{decimals(cell)}f}{ending}")
+    gap = difference(one)
+    assert gap is not None
+    if abs(round(gap, 9)) <= spread_of(one.entry):
+        default = f"±{DEFAULT_SPREAD:g}" if one.entry.headline.share else f"±{DEFAULT_SPREAD:g} %"
+        return Verdict(WITHIN, f"{default} taken, none is printed" if cell.spread is None else "")
+    ending = "" if order_text == NOBODY else f", {order_text}"
+    return Verdict(DIFFERS, f"by {gap:+.{decimals(cell)}f}{ending}")
 
 
 def order(one: CellStatus, others: Sequence[CellStatus]) -> str:
-    """What the pairs that count say together."""
-    said = {_pair(one, other) for other in others if _comparable(one, other)}
-    return next((word for word in (ANOTHER, NEAR, ORDER) if word in said), NOBODY)
+    """Return the combined result of all pairs that count."""
+    results = {_pair(one, other) for other in others if _comparable(one, other)}
+    return next((word for word in (ANOTHER, NEAR, ORDER) if word in results), NOBODY)
 
 
 def _pair(one: CellStatus, other: CellStatus) -> str:
@@ -134,15 +136,17 @@ def _comparable(one: CellStatus, other: CellStatus) -> bool:
 
 
 def spread_of(entry: PlannedCell) -> float:
-    """The spread printed, or the one taken in its place."""
+    """Return the printed spread, or the default."""
     cell = entry.cell
     if cell.spread is not None:
         return cell.spread
-    return UNSAID if entry.headline.share else UNSAID / 100 * abs(cell.reported or 0.0)
+    return (
+        DEFAULT_SPREAD if entry.headline.share else DEFAULT_SPREAD / 100 * abs(cell.reported or 0.0)
+    )
 
 
 def difference(one: CellStatus) -> float | None:
-    """Our number, rounded as the paper prints, less the paper's; None if one of them is missing."""
+    """Return our number, rounded as the paper prints, minus the paper's; or None."""
     cell = one.entry.cell
     if cell.reported is None or math.isnan(one.value):
         return None
@@ -150,7 +154,7 @@ def difference(one: CellStatus) -> float | None:
 
 
 def decimals(cell: TableCell) -> int:
-    """How many digits after the point the paper prints.
+    """Return how many digits after the point the paper prints.
 
     >>> decimals(TableCell(name="a/b", arguments={}, reported=59.9, spread=0.42))
     2

@@ -1,5 +1,4 @@
-"""Adam on the parameters of a module, without the optimisers of torch, whose first use takes
-seconds to import."""
+"""Adam for the parameters of a module. Importing the optimisers of torch takes seconds."""
 
 from __future__ import annotations
 
@@ -12,8 +11,10 @@ EPSILON = 1e-8
 
 
 class ModuleAdam:
-    """``m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + 1e-8)`` times the rate, of every parameter that is
-    trained."""
+    """Adam with epsilon 1e-8 on every trainable parameter.
+
+    A step is ``lr * m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + 1e-8)``.
+    """
 
     def __init__(
         self, parameters: Iterable[nn.Parameter], lr: float, betas: tuple[float, float]
@@ -25,7 +26,7 @@ class ModuleAdam:
         )
 
     def step(self, loss: Tensor) -> None:
-        """Go against the gradient of ``loss``."""
+        """Make one step against the gradient of `loss`."""
         gradients = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
         (b1, b2), self.steps = self.betas, self.steps + 1
         with torch.no_grad():

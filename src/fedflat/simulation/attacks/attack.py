@@ -1,9 +1,8 @@
-"""What an attack is: who of the clients attacks, what attackers do, and what is measured because of
-it.
+"""Base class of attacks: which clients attack, what they do, and what is measured.
 
-An attack is said with ``--attack``. It sees the run as a `AttackedRun`, before round 0. Attackers
-that lie are told to those who visit them (`Attacker`); an attacker that only listens is shown what
-it is sent (`Attack.observe`).
+An attack is set with `--attack`. It gets the run as an `AttackedRun` before round 0. Clients that
+manipulate their data are described by an `Attacker`. A passive attacker observes what it is sent
+(`Attack.observe`).
 """
 
 from __future__ import annotations
@@ -25,63 +24,61 @@ from fedflat.errors import SettingError
 from fedflat.registry.specs import TextSpec
 
 ATTACK = "attack"
-"""Where an attack's notes are, among those of the shadows."""
+"""Key of the state of an attack, among the averaged models of a checkpoint."""
 AttackState = dict[str, Tensor]
-"""What an attack remembers from visit to visit. Replace tensors, never change them in place."""
+"""State of an attack between rounds. Replace tensors, never change them in place."""
 
 
 @dataclass(frozen=True)
 class AttackedRun:
-    """A run as those see it who attack it."""
+    """What an attack knows of the run."""
 
     on: DataSpec
     fed: Federation
     learner: Learner
     superclients: Sequence[Sequence[int]]
-    """Clients that train one after the other and stay together; none in a star."""
+    """Groups of clients that train one after the other in every round. Empty in a star."""
     seed: int
 
 
 class Attack(TextSpec, ABC):
-    """A frozen dataclass. The base class does nothing."""
+    """Base class of attacks, which are frozen dataclasses. It does nothing."""
 
     key: ClassVar[str]
-    """Its name in messages."""
+    """Name in messages."""
 
     def check(self, attacked: AttackedRun) -> None:
-        """Refuse a run that cannot be attacked in this way."""
+        """Raise `SettingError` if the run cannot be attacked in this way."""
 
     def attackers(self, attacked: AttackedRun) -> Mapping[int, Attacker]:
-        """The clients that lie, and how."""
+        """Return the clients that manipulate their data, and how."""
         return {}
 
     def remark(self, attacked: AttackedRun) -> str:
-        """What is good to know before the first round."""
+        """Return a sentence to print before the first round, or ""."""
         return ""
 
     def tests(self, attacked: AttackedRun) -> dict[str, dict[str, float]]:
-        """What is measured because of it, of the learner's module where it stands: scores on
-        further test sets."""
+        """Return scores of the learner's current model on further test sets of the attack."""
         return {}
 
     def measure(self, notes: AttackState) -> dict[str, float]:
-        """What is written of it with every evaluation, from what it remembers."""
+        """Return what is stored with every evaluation, from the state of the attack."""
         return {}
 
     @property
     def observes_broadcasts(self) -> bool:
-        """Whether it wants to see what clients are sent."""
+        """True if the attack observes what clients are sent."""
         return False
 
     def observe(
         self, attacked: AttackedRun, notes: AttackState, client: int, broadcast: Broadcast
     ) -> None:
-        """A client was visited and sent this mail; what is remembered goes into ``notes``."""
+        """Handle that `client` was sent `broadcast`. The state is updated in `notes`."""
 
 
 def share(count: int, *fractions: float) -> int:
-    """So large a part of ``count``, rounded down, but one at least; 0.29 is 29 hundredths and not a
-    little less.
+    """Return this share of `count`, rounded down, but at least 1. Fractions are exact decimals.
 
     >>> share(100, 0.29), share(50, 0.1, 0.5), share(7, 0.1)
     (29, 2, 1)
@@ -90,9 +87,9 @@ def share(count: int, *fractions: float) -> int:
 
 
 def refuse_elsewhere(attack: Attack, attacked: AttackedRun) -> None:
-    """Refuse to attack with data that are not here."""
+    """Raise `SettingError` if the clients' data are not on this machine."""
     if not attacked.fed.here:
         raise SettingError(
-            f"{attack.key}: the attack looks at what clients hold, and that is not here but with those who visit them. "
+            f"{attack.key}: the attack needs the clients' data, which are not on this machine. "
             "Leave --attack out."
         )

@@ -1,10 +1,9 @@
-"""A network of our own by whose features images are compared, where no Inception network can be
-had.
+"""A small network whose features are used to compare images, in place of Inception.
 
-Two convolutions and a layer of 64 features under a classifier, trained on a data set's own training
-images for a fixed number of steps, from a seed of its own: the same for all runs on these images,
-whoever held them. Distances by its features compare such runs with each other, and with nothing
-that was measured by other features.
+Two convolutions and a layer of 64 features under a classifier, trained on the training images of a
+data set for a fixed number of steps, from a fixed seed. It is the same for all runs on these
+images, whatever the partition. Its distances can be compared between such runs only, not with
+distances by other features.
 """
 
 from __future__ import annotations
@@ -22,15 +21,17 @@ from fedflat.simulation.attacks.adam import ModuleAdam
 FEATURES = 64
 STEPS, BATCH, RATE = 1500, 64, 1e-3
 LARGE = 16
-"""Pixels of a side from which images are made smaller after the first convolution."""
-SAID = (
-    f"{FEATURES} features of a small convolutional network of our own, trained on these training images (there are no "
-    "Inception weights here): such distances compare runs on the same images with each other only"
+"""Side in pixels from which images are pooled after the first convolution."""
+DESCRIPTION = (
+    f"{FEATURES} features of a small convolutional network trained on these training images, "
+    "in place of an Inception network: such distances can only be compared between runs on the "
+    "same images"
 )
+"""Description of the features for readers of a report."""
 
 
 class FeatureNetwork:
-    """The trained network: features of images as they are given to models."""
+    """The trained network. Images are inputs as models get them."""
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         channels, *sides = shape
@@ -50,40 +51,39 @@ class FeatureNetwork:
 
     @torch.no_grad()
     def of(self, images: Tensor) -> Tensor:
-        """The features of images, a row each."""
+        """Return the features of images, one row each."""
         found: Tensor = self.features(images.float().cpu())
         return found
 
     @torch.no_grad()
     def guess(self, images: Tensor) -> Tensor:
-        """The classes it takes images for."""
+        """Return the predicted classes of images."""
         found: Tensor = self.classes(self.of(images)).argmax(1)
         return found
 
 
-def trained_on(
+def train_feature_network(
     data: ClientData,
     shape: tuple[int, ...],
     classes: int,
     steps: int = STEPS,
     on_progress: Callable[[int], None] = lambda step: None,
 ) -> FeatureNetwork:
-    """The judge of these images; who holds them, and in which order they come, makes no
-    difference."""
+    """Train the network on these images. Their partition and order make no difference."""
     index = data.index.sort().values
     with torch.random.fork_rng(devices=[]):
         seed_modules(derive(0, "judge"), "cpu")
-        judge = FeatureNetwork(shape, classes)
+        network = FeatureNetwork(shape, classes)
         adam = ModuleAdam(
-            [*judge.features.parameters(), *judge.classes.parameters()], RATE, (0.9, 0.999)
+            [*network.features.parameters(), *network.classes.parameters()], RATE, (0.9, 0.999)
         )
         for step in range(steps):
             places = index[torch.randint(len(index), (min(BATCH, len(index)),))]
             batch = data.examples.batch(places, torch.float32)
             adam.step(
                 cross_entropy(
-                    judge.classes(judge.features(batch.inputs.cpu())), batch.targets.cpu()
+                    network.classes(network.features(batch.inputs.cpu())), batch.targets.cpu()
                 )
             )
             on_progress(step + 1)
-    return judge
+    return network

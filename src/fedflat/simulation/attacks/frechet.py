@@ -1,9 +1,9 @@
-"""The Fréchet distance between two sets of features, each taken for a Gaussian.
+"""The Fréchet distance between two sets of features, each modelled as a Gaussian.
 
     ||mu - mu'||^2 + Tr(S + S' - 2 (S S')^(1/2))
 
-Covariances are over n - 1. The distance of a set from itself is 0; recovered images far from the
-real ones have a large distance: the higher, the safer.
+Covariances are over n - 1. The distance of a set from itself is 0. Recovered images that differ
+from the real ones have a large distance, so higher is safer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Moments = tuple[Tensor, Tensor]
 
 
 def moments(features: Tensor) -> Moments:
-    """Mean and covariance of rows.
+    """Return mean and covariance of rows.
 
     >>> mean, covariance = moments(torch.tensor([[0.0, 1.0], [2.0, 1.0]]))
     >>> mean.tolist(), covariance.tolist()
@@ -28,7 +28,7 @@ def moments(features: Tensor) -> Moments:
 
 
 def frechet(a: Moments, b: Moments) -> float:
-    """The distance between two Gaussians.
+    """Return the distance between two Gaussians.
 
     >>> one = torch.ones(1, dtype=torch.float64)
     >>> frechet((0 * one, one.view(1, 1)), (one, 4 * one.view(1, 1)))

@@ -1,19 +1,20 @@
-"""Recovery by a generative network: one client trains a generator against every model it is sent.
+"""Recovery of images with a GAN: one client trains a generator against every model it is sent.
 
 Hitaj, Ateniese and Perez-Cruz, Deep Models under the GAN: Information Leakage from Collaborative
 Deep Learning, CCS 2017, in the passive form of Caldarola's doctoral thesis (section 5.2).
 
-    at each visit   D = the model as it was sent, and one linear layer from its outputs to one number
-                    epochs times, over the attacker's own images x in batches, with random numbers z:
-                        D   - log D(x) - log(1 - D(G(z)))       targets drawn from N(1, noise) and N(0, noise)
-                        G   - log D(G(z))
-    then            the client trains and replies as if nothing had happened
+    at each request   D = the model as it was sent, with one linear layer from its outputs to one
+                      number; `epochs` times, over the attacker's own images x in batches, with
+                      random numbers z:
+                          D   - log D(x) - log(1 - D(G(z)))     targets N(1, noise), N(0, noise)
+                          G   - log D(G(z))
+    then              the client trains and replies as usual
 
-The generator G is kept from visit to visit; D, and the moments of both Adams, begin anew. Nothing
-of it is sent: all numbers of the run are those of the run without the attack. It is worked out
-beside the run, from what that client is sent and what it holds, by one thread, so that the bits are
-the same wherever visits are made. What was recovered is looked at by ``fedflat analyse RUN
---recovered``.
+The generator G is stored between rounds. D and the moments of both Adams start anew. The client
+sends nothing of it, so all numbers of the run are those of the run without the attack. The attack
+is computed beside the run, from what the client is sent and its own data, on one thread. So the
+bits are the same wherever client work runs. `fedflat analyse RUN --recovered` analyses the
+recovered images.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ from fedflat.simulation.attacks.generator import generator
 
 
 def discriminator_loss(real: Tensor, fake: Tensor, noise: float = 0.0) -> Tensor:
-    """From the discriminator's logits of real and of generated images; its targets spread by
-    ``noise`` around 1 and 0.
+    """Return the loss from the discriminator's logits of real and of generated images.
+
+    Its targets have the standard deviation `noise` around 1 and 0.
 
     >>> real, fake = torch.logit(torch.tensor([0.8, 0.3], dtype=torch.float64))
     >>> round(float(discriminator_loss(real, fake)), 8), round(float(generator_loss(fake)), 8)
@@ -52,31 +54,30 @@ def discriminator_loss(real: Tensor, fake: Tensor, noise: float = 0.0) -> Tensor
 
 
 def generator_loss(fake: Tensor) -> Tensor:
-    """From the discriminator's logits of generated images."""
+    """Return the loss from the discriminator's logits of generated images."""
     return cross_entropy(fake, torch.ones_like(fake))
 
 
 @dataclass(frozen=True, repr=False)
 class Gan(Attack):
-    """A client that trains a generator of images against the models it is sent, and replies
-    honestly."""
+    """A client that trains a generator of images against the models it is sent."""
 
     key = "gan"
 
     client: int = 0
-    """Who attacks."""
+    """The attacking client."""
     epochs: int = 300
-    """How often each visit goes through the attacker's images."""
+    """Epochs over the attacker's images per request."""
     batch: int = 64
     lr: float = 2e-4
     betas: tuple[float, float] = (0.5, 0.999)
-    """Of Adam, for both networks."""
+    """Betas of Adam, for both networks."""
     noise: float = 0.1
-    """The standard deviation of the discriminator's targets."""
+    """Standard deviation of the discriminator's targets."""
     z: int = 100
-    """Random numbers that an image is made of."""
+    """Number of random inputs of the generator."""
     width: int = 128
-    """Channels of the generator's last hidden layer; each one before it has twice as many."""
+    """Channels of the generator's last hidden layer. Each layer before it has twice as many."""
 
     def __post_init__(self) -> None:
         number("gan", "client", self.client, low=0, whole=True)
@@ -99,45 +100,50 @@ class Gan(Attack):
 
     @property
     def observes_broadcasts(self) -> bool:
-        """To what the attacker is sent."""
+        """True: the attacker uses the models it is sent."""
         return True
 
     def check(self, attacked: AttackedRun) -> None:
-        """There must be such a client, with images, and classes for the model to tell apart."""
+        """Require that the client exists and has images, and that the model is a classifier."""
         refuse_elsewhere(self, attacked)
         if self.client >= attacked.fed.population:
             raise SettingError(
-                f"gan: client {self.client} attacks, but clients are numbered 0 to {attacked.fed.population - 1}. Name "
-                "one of them."
+                f"gan: client {self.client} attacks, but clients are numbered 0 to "
+                f"{attacked.fed.population - 1}. Choose one of them."
             )
         if not (attacked.learner.task.classifies and attacked.learner.takes_images):
             raise SettingError(
-                f"gan: images are recovered from a model that tells their classes, and {attacked.on} is learnt as "
-                f"{attacked.learner.task} from inputs of shape {attacked.fed.shape}. Use images with a class each."
+                f"gan: images are recovered from a classifier of images, but the task of "
+                f"{attacked.on} is {attacked.learner.task} with inputs of shape "
+                f"{attacked.fed.shape}. Use images with one class each."
             )
-        held = len(attacked.fed.data(self.client))
-        if held < 2:
+        examples = len(attacked.fed.data(self.client))
+        if examples < 2:
             raise SettingError(
-                f"gan: client {self.client} holds {held} example, and its networks need two. Let another one attack."
+                f"gan: client {self.client} has {examples} example, and its networks need two. "
+                "Choose another client."
             )
 
     def remark(self, attacked: AttackedRun) -> str:
-        """What the attacker has to do."""
-        held = len(attacked.fed.data(self.client))
-        steps = self.epochs * len(list(self._batches(held)))
-        return f"attack: client {self.client} trains a generator for {steps:,} steps at each of its visits"
+        """Return a sentence about the work of the attacker."""
+        examples = len(attacked.fed.data(self.client))
+        steps = self.epochs * len(list(self._batches(examples)))
+        return (
+            f"attack: client {self.client} trains a generator for {steps:,} steps in each of its "
+            "rounds"
+        )
 
-    def fresh(self, attacked: AttackedRun) -> FlatModule:
-        """The generator before the first visit."""
+    def new_generator(self, attacked: AttackedRun) -> FlatModule:
+        """Return the generator before the first round of the attacker."""
         learner = attacked.learner
         with torch.random.fork_rng(devices=[]):
             seed_modules(derive(attacked.seed, "attack/generator"), "cpu")
             module = generator(attacked.fed.shape, self.z, self.width)
         return FlatModule(module, dtype=learner.dtype, device=learner.device)
 
-    def kept(self, attacked: AttackedRun, notes: AttackState) -> FlatModule:
-        """The generator as the last visit has left it."""
-        flat = self.fresh(attacked)
+    def load_generator(self, attacked: AttackedRun, notes: AttackState) -> FlatModule:
+        """Return the generator as it was after the last round of the attacker."""
+        flat = self.new_generator(attacked)
         if notes:
             flat.load(notes["params"])
             flat.buffers = notes["buffers"]
@@ -146,58 +152,65 @@ class Gan(Attack):
     def observe(
         self, attacked: AttackedRun, notes: AttackState, client: int, broadcast: Broadcast
     ) -> None:
-        """The attacker was sent a model: its generator is trained against it."""
+        """Train the generator against the model that the attacker was sent."""
         if client != self.client:
             return
         visits = int(notes["visits"]) if notes else 0
-        flat, data = self.kept(attacked, notes), attacked.fed.data(client)
+        flat, data = self.load_generator(attacked, notes), attacked.fed.data(client)
         with torch.random.fork_rng(devices=[]):
             seed_modules(derive(attacked.seed, "attack/visit", visits), attacked.learner.device)
-            told = self._trained(
+            mean_losses = self._train(
                 attacked, flat.module, data, Model(broadcast.params, broadcast.buffers)
             )
         model = flat.model()
         notes |= {
             "params": model.params,
             "buffers": model.buffers,
-            "losses": told,
+            "losses": mean_losses,
             "visits": torch.tensor(visits + 1),
         }
 
-    def _trained(
+    def _train(
         self, attacked: AttackedRun, module: nn.Module, data: ClientData, sent: Model
     ) -> Tensor:
-        """Train the generator; the mean losses of the last epoch, the discriminator's first."""
+        """Train the generator.
+
+        Returns the mean losses of the last epoch, the discriminator's first.
+        """
         learner = attacked.learner
         received = learner.copy()
         received.load(sent.params)
         received.buffers = sent.buffers
         last = nn.Linear(learner.outputs, 1).to(learner.device, learner.dtype)
-        judge = nn.Sequential(received.module, last).train()
+        discriminator = nn.Sequential(received.module, last).train()
         module.train()
-        adams = [ModuleAdam(one.parameters(), self.lr, self.betas) for one in (judge, module)]
+        adams = [
+            ModuleAdam(one.parameters(), self.lr, self.betas) for one in (discriminator, module)
+        ]
         low, high = bounds(data, learner.dtype)
-        seen: list[Tensor] = []
+        losses: list[Tensor] = []
         for _ in range(self.epochs):
-            seen = []
+            losses = []
             for places in self._batches(len(data), torch.randperm(len(data))):
                 real = data.batch(places, learner.dtype).inputs
                 z = torch.randn(len(places), self.z, dtype=learner.dtype, device=learner.device)
-                fake = placed(module(z), low, high)
-                first = discriminator_loss(judge(real), judge(fake.detach()), self.noise)
+                fake = rescale(module(z), low, high)
+                first = discriminator_loss(
+                    discriminator(real), discriminator(fake.detach()), self.noise
+                )
                 adams[0].step(first)
-                second = generator_loss(judge(fake))
+                second = generator_loss(discriminator(fake))
                 adams[1].step(second)
-                seen.append(torch.stack([first.detach(), second.detach()]))
-        return torch.stack(seen).mean(0).double().cpu()
+                losses.append(torch.stack([first.detach(), second.detach()]))
+        return torch.stack(losses).mean(0).double().cpu()
 
     def _batches(self, examples: int, order: Tensor | None = None) -> Iterator[Tensor]:
-        """Places of an epoch, batch by batch; a single example left over is left out."""
+        """Iterate over the indices of an epoch in batches. A batch of one example is left out."""
         order = torch.arange(examples) if order is None else order
         return (places for places in order.split(self.batch) if len(places) > 1)
 
     def measure(self, notes: AttackState) -> dict[str, float]:
-        """How often it was visited, and how well both networks do."""
+        """Return the number of rounds of the attacker and the losses of both networks."""
         if not notes:
             return {"recovery_visits": 0}
         first, second = notes["losses"].tolist()
@@ -209,26 +222,25 @@ class Gan(Attack):
 
     @torch.no_grad()
     def images(self, attacked: AttackedRun, notes: AttackState, count: int, seed: int) -> Tensor:
-        """What the generator makes, as inputs of the model."""
-        flat, learner = self.kept(attacked, notes), attacked.learner
+        """Return `count` generated images, as inputs of the model."""
+        flat, learner = self.load_generator(attacked, notes), attacked.learner
         bound = bounds(attacked.fed.data(self.client), learner.dtype)
-        drawn = torch.randn(
+        noise = torch.randn(
             count, self.z, generator=torch.Generator().manual_seed(seed), dtype=learner.dtype
         )
-        parts = [flat.forward(part.to(learner.device)) for part in drawn.split(256)]
-        return placed(torch.cat(parts), *bound)
+        parts = [flat.forward(part.to(learner.device)) for part in noise.split(256)]
+        return rescale(torch.cat(parts), *bound)
 
 
 def bounds(data: ClientData, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The least and the largest value of each channel in a client's images, as they are given to
-    the model."""
+    """Return minimum and maximum of each channel in a client's images, as inputs of the model."""
     images = data.batch(torch.arange(len(data)), dtype).inputs
     return images.amin((0, 2, 3), keepdim=True), images.amax((0, 2, 3), keepdim=True)
 
 
-def placed(made: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """What lies between -1 and 1, between two bounds."""
-    return low + (made + 1) / 2 * (high - low)
+def rescale(values: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Map values from [-1, 1] to [low, high]."""
+    return low + (values + 1) / 2 * (high - low)
 
 
 gan = register("attack", "gan")(Gan)

@@ -1,10 +1,10 @@
-"""A generator of images: transposed convolutions from a few random numbers up to the size of an
-image.
+"""A generator of images: transposed convolutions from random numbers to the size of an image.
 
-For 32 x 32 pixels: 100 numbers -> 512 channels of 4 x 4 -> 256 -> 128 -> the image's channels, each
-step twice as wide and as high, batch normalisation and ReLU between, tanh at the end; weights are
-drawn from N(0, 0.02). Other sizes have as many steps as they can be halved down to 4 pixels or an
-odd number of them; the last hidden layer has ``width`` channels, each one before it twice as many.
+For 32 x 32 pixels: 100 numbers -> 512 channels of 4 x 4 -> 256 -> 128 -> the image's channels. Each
+step doubles width and height. There are batch normalisation and ReLU between, and tanh at the end.
+Initial weights are from N(0, 0.02). The number of steps is how often the sides can be halved until
+one has 4 pixels or an odd number of them. The last hidden layer has ``width`` channels, each one
+before it twice as many.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from itertools import pairwise
 
 from torch import nn
 
-SPREAD = 0.02
-"""The standard deviation of weights at the start."""
+WEIGHT_STD = 0.02
+"""Standard deviation of the initial weights."""
 
 
 def generator(shape: tuple[int, ...], z: int, width: int) -> nn.Module:
-    """The module from ``(N, z)`` to images ``(N, *shape)`` between -1 and 1, with fresh weights.
+    """Return a new module from ``(N, z)`` to images ``(N, *shape)`` between -1 and 1.
 
     >>> import torch
     >>> generator((3, 32, 32), 100, 128)(torch.zeros(2, 100)).shape
@@ -36,6 +36,6 @@ def generator(shape: tuple[int, ...], z: int, width: int) -> nn.Module:
         (tall, broad), stride, padding = (first, 1, 0) if place == 0 else ([4, 4], 2, 1)
         last = place == steps
         layer = nn.ConvTranspose2d(before, after, (tall, broad), stride, padding, bias=last)
-        nn.init.normal_(layer.weight, 0.0, SPREAD)
+        nn.init.normal_(layer.weight, 0.0, WEIGHT_STD)
         layers += [layer, nn.Tanh()] if last else [layer, nn.BatchNorm2d(after), nn.ReLU()]
     return nn.Sequential(*layers)

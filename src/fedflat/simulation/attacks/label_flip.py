@@ -1,23 +1,21 @@
-"""Label flipping: some clients swap the labels of pairs of classes in all their data, for the whole
-run.
+"""Label flipping: some clients swap the labels of pairs of classes in all their data.
 
     label_flip(L_S=0.3, L=0.5, pairs=[[0, 2], [3, 5]])
     label_flip(L_S=0.3, L=0.5, count=10, among="intra", draw="random")
 
-In chains of superclients that stay together (FedSeq), max(1, floor(L_S N_S)) of the N_S
-superclients are malicious, and in each of them max(1, floor(L n)) of its n clients attack.
-Elsewhere there are no superclients, and as large a share of all K clients attacks, max(1, floor(L_S
-L K)). Only clients that hold a label to be swapped are drawn; where there are fewer, all of them
-attack.
+With superclients (FedSeq), max(1, floor(L_S N_S)) of the N_S superclients are malicious, and in
+each of them max(1, floor(L n)) of its n clients attack. Without superclients the same share of all
+K clients attacks, max(1, floor(L_S L K)). Only clients that have a label to be swapped are chosen.
+If there are fewer of them, all of them attack.
 
-``draw="fixed"``: all attackers swap the same pairs. ``"random"``: each has its own pairing of the
-same labels, whatever the pairs were, so that with one pair both are the same. Pairs that are not
-given are drawn by the run's seed: ``count`` of them, from anywhere (``among="any"``), each within
-one superclass ("intra"), or every label from another superclass ("extra"); superclasses are
-CIFAR-100's. Test labels stay clean.
+``draw="fixed"``: all attackers swap the same pairs. ``"random"``: each attacker has its own pairing
+of the same labels, so that with one pair both are the same. Pairs that are not given are sampled
+with the run's seed: `count` pairs of any classes (``among="any"``), each within one superclass
+("intra"), or every label from another superclass ("extra"). Superclasses are those of CIFAR-100.
+Test labels stay clean.
 
-Beside the accuracy over all classes a run then tells, as of a further test set, that of
-``swapped``: the mean accuracy of the classes that are swapped.
+Besides the accuracy over all classes, the run reports the mean accuracy of the swapped classes as a
+further test set `swapped`.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from fedflat.simulation.attacks.attack import Attack, AttackedRun, refuse_elsewh
 
 SUPERCLASSES = 20
 SWAPPED = "swapped"
-"""What the mean accuracy of the swapped classes is called, as if they were a further test set."""
+"""Name of the test set for the mean accuracy of the swapped classes."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,11 +47,11 @@ class LabelFlip(Attack):
     key = "label_flip"
 
     L_S: float = 0.1
-    """The share of superclients that are malicious."""
+    """Share of superclients that are malicious."""
     L: float = 0.5
-    """The share of attackers in each of them."""
+    """Share of attackers in each malicious superclient."""
     pairs: Pairs | None = None
-    """The classes to swap; None: ``count`` pairs are drawn."""
+    """Pairs of classes to swap. None: `count` pairs are sampled."""
     count: int = 1
     draw: str = "fixed"
     among: str = "any"
@@ -68,17 +66,17 @@ class LabelFlip(Attack):
             object.__setattr__(self, "pairs", pairs_of("label_flip", self.pairs))
             if self.among != "any" or self.count != 1:
                 raise SettingError(
-                    "label_flip: among and count say how pairs are drawn, but the pairs are given. Leave one of them "
-                    "out."
+                    "label_flip: among and count are for sampled pairs, but the pairs are given. "
+                    "Leave one of them out."
                 )
 
     def check(self, attacked: AttackedRun) -> None:
-        """Labels must be there to be swapped, and somebody must hold them."""
+        """Require labels that can be swapped, and clients that have them."""
         refuse_elsewhere(self, attacked)
         if not isinstance(attacked.fed, PartitionedFederation):
             raise SettingError(
-                f"label_flip: labels are flipped in examples that are dealt out, but the clients of {attacked.on} are "
-                "made when asked for. Use another data set, such as digits."
+                "label_flip: labels are flipped in examples of a partition, but the clients of "
+                f"{attacked.on} are generated on access. Use another data set, such as digits."
             )
         if not (
             attacked.learner.task.classifies
@@ -86,100 +84,110 @@ class LabelFlip(Attack):
             and attacked.fed.train.labelled
         ):
             raise SettingError(
-                f"label_flip: classes are swapped, and {attacked.on} has none. Use data with classes."
+                f"label_flip: classes are swapped, and {attacked.on} has none. "
+                "Use data with classes."
             )
         if self.among != "any" and not (
             isinstance(attacked.on, Cifar100) and attacked.on.labels == "fine"
         ):
             raise SettingError(
-                f"label_flip: among={self.among!r} needs superclasses; {attacked.on} has none. Use cifar100, or "
-                "among='any'."
+                f"label_flip: among={self.among!r} needs superclasses; {attacked.on} has none. "
+                "Use cifar100, or among='any'."
             )
         if not self.holders(attacked):
             raise SettingError(
-                f"label_flip: no client holds an example of {self._named(attacked)}. Swap other classes."
+                f"label_flip: no client has an example of {self._labels_text(attacked)}. "
+                "Swap other classes."
             )
 
     def attackers(self, attacked: AttackedRun) -> dict[int, Swaps]:
-        """Who lies, with the pairs of each."""
-        return {client: Swaps(self.pairing(attacked, client)) for client in self.liars(attacked)}
+        """Return the attackers, with the pairs that each swaps."""
+        return {
+            client: Swaps(self.pairs_of_client(attacked, client))
+            for client in self.attacking_clients(attacked)
+        }
 
-    def liars(self, attacked: AttackedRun) -> list[int]:
-        """The attackers: drawn in order, so that a larger share holds those of a smaller one."""
+    def attacking_clients(self, attacked: AttackedRun) -> list[int]:
+        """Return the attackers. Those of a larger share contain those of a smaller one."""
         holders, seed, groups = self.holders(attacked), attacked.seed, attacked.superclients
         if not groups:
-            everybody = numpy_generator(seed, "attack/clients").permutation(sorted(holders))
-            return sorted(everybody[: share(attacked.fed.population, self.L_S, self.L)].tolist())
+            order_of_clients = numpy_generator(seed, "attack/clients").permutation(sorted(holders))
+            return sorted(
+                order_of_clients[: share(attacked.fed.population, self.L_S, self.L)].tolist()
+            )
         order = numpy_generator(seed, "attack/superclients").permutation(len(groups)).tolist()
         able = [place for place in order if holders & set(groups[place])]
-        found: list[int] = []
+        attackers: list[int] = []
         for place in able[: share(len(groups), self.L_S)]:
             own = numpy_generator(seed, "attack/clients", place).permutation(
                 sorted(holders & set(groups[place]))
             )
-            found += own[: share(len(groups[place]), self.L)].tolist()
-        return sorted(found)
+            attackers += own[: share(len(groups[place]), self.L)].tolist()
+        return sorted(attackers)
 
     def holders(self, attacked: AttackedRun) -> set[int]:
-        """The clients that hold a label to be swapped."""
+        """Return the clients that have a label to be swapped."""
         fed = attacked.fed
         assert isinstance(fed, PartitionedFederation)
-        lying = torch.isin(fed.train.labels.cpu(), torch.tensor(self.labels(attacked)))
-        return {client for client, part in enumerate(fed.parts) if bool(lying[part.cpu()].any())}
+        swapped = torch.isin(fed.train.labels.cpu(), torch.tensor(self.labels(attacked)))
+        return {client for client, part in enumerate(fed.parts) if bool(swapped[part.cpu()].any())}
 
     def labels(self, attacked: AttackedRun) -> list[int]:
-        """The classes that are swapped by anybody."""
-        return sorted(label for pair in self.drawn(attacked) for label in pair)
+        """Return the classes that are swapped by any attacker."""
+        return sorted(label for pair in self.chosen_pairs(attacked) for label in pair)
 
-    def pairing(self, attacked: AttackedRun, client: int) -> Pairs:
-        """The pairs that ``client`` swaps."""
+    def pairs_of_client(self, attacked: AttackedRun, client: int) -> Pairs:
+        """Return the pairs that `client` swaps."""
         if self.draw == "fixed":
-            return self.drawn(attacked)
-        return _paired(
+            return self.chosen_pairs(attacked)
+        return _make_pairs(
             numpy_generator(attacked.seed, "attack/pairs", client).permutation(
                 self.labels(attacked)
             )
         )
 
-    def drawn(self, attacked: AttackedRun) -> Pairs:
-        """The pairs that were given, or those drawn for the run."""
+    def chosen_pairs(self, attacked: AttackedRun) -> Pairs:
+        """Return the given pairs, or those sampled for the run."""
         classes, rng = attacked.fed.classes, numpy_generator(attacked.seed, "attack/labels")
         if self.pairs is not None:
             for pair in self.pairs:
                 if max(pair) >= classes:
                     raise SettingError(
-                        f"label_flip: pair {pair} names a class that is not there (0 to {classes - 1})."
+                        f"label_flip: pair {pair} has a class that does not exist "
+                        f"(0 to {classes - 1})."
                     )
             return self.pairs
         most = {"any": classes // 2, "intra": SUPERCLASSES, "extra": SUPERCLASSES // 2}[self.among]
         if self.count > most:
             raise SettingError(
-                f"label_flip: {self.count} pairs ({self.among}) cannot be drawn from {classes} classes, at most {most}."
+                f"label_flip: {self.count} pairs ({self.among}) cannot be sampled from {classes} "
+                f"classes. Use at most {most}."
             )
         if self.among == "any":
-            return _paired(rng.permutation(classes)[: 2 * self.count])
+            return _make_pairs(rng.permutation(classes)[: 2 * self.count])
         each = 2 if self.among == "intra" else 1
         chosen = rng.permutation(SUPERCLASSES)[: 2 * self.count // each]
         within = [np.flatnonzero(np.array(FINE_TO_COARSE) == one) for one in chosen]
-        return _paired(
+        return _make_pairs(
             np.concatenate([rng.choice(fine, size=each, replace=False) for fine in within])
         )
 
     def remark(self, attacked: AttackedRun) -> str:
-        """How many attack, and what they swap."""
-        liars, groups = set(self.liars(attacked)), attacked.superclients
-        bad = sum(bool(liars & set(group)) for group in groups)
+        """Return a sentence about the number of attackers and their labels."""
+        attackers, groups = set(self.attacking_clients(attacked)), attacked.superclients
+        bad = sum(bool(attackers & set(group)) for group in groups)
         where = f", in {bad} of {len(groups)} superclients" if groups else ""
-        return f"attack: {len(liars)} of {attacked.fed.population} clients swap {self._named(attacked)}{where}"
+        count = f"{len(attackers)} of {attacked.fed.population}"
+        return f"attack: {count} clients swap {self._labels_text(attacked)}{where}"
 
-    def _named(self, attacked: AttackedRun) -> str:
-        said = "labels " + ", ".join(f"{a} and {b}" for a, b in self.drawn(attacked)[:5])
-        return said + (", ..." if len(self.drawn(attacked)) > 5 else "")
+    def _labels_text(self, attacked: AttackedRun) -> str:
+        text = "labels " + ", ".join(f"{a} and {b}" for a, b in self.chosen_pairs(attacked)[:5])
+        return text + (", ..." if len(self.chosen_pairs(attacked)) > 5 else "")
 
     def tests(self, attacked: AttackedRun) -> dict[str, dict[str, float]]:
-        """The mean accuracy of the swapped classes on the test set; NaN if it has none of them."""
-        test, wanted = attacked.fed.test, torch.tensor(self.labels(attacked))
-        there = torch.isin(test.labels.cpu(), wanted)
+        """Return the mean accuracy of the swapped classes on the test set, NaN if it has none."""
+        test, swapped = attacked.fed.test, torch.tensor(self.labels(attacked))
+        there = torch.isin(test.labels.cpu(), swapped)
         some = replace(test, index=test.index[there.to(test.index.device)])
         right, count = torch.zeros(attacked.fed.classes), torch.zeros(attacked.fed.classes)
         for batch, output in outputs(attacked.learner, some):
@@ -191,7 +199,7 @@ class LabelFlip(Attack):
         return {SWAPPED: {attacked.learner.task.headline.name: score}}
 
 
-def _paired(labels: Sequence[int] | np.ndarray) -> Pairs:
+def _make_pairs(labels: Sequence[int] | np.ndarray) -> Pairs:
     return tuple((int(a), int(b)) for a, b in np.reshape(labels, (-1, 2)))
 
 
