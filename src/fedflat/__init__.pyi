@@ -83,6 +83,7 @@ from fedflat.errors import SettingError as SettingError
 from fedflat.errors import SpellingError as SpellingError
 from fedflat.execution.client_pool import ClientPool as ClientPool
 from fedflat.execution.client_pool import Executor as Executor
+from fedflat.execution.client_pool import run_or_fail as run_or_fail
 from fedflat.execution.in_process import InProcess as InProcess
 from fedflat.execution.stacked import Stacked as Stacked
 from fedflat.execution.workers import Workers as Workers
@@ -97,6 +98,7 @@ from fedflat.experiments.initializers import from_run as from_run
 from fedflat.experiments.initializers import from_weights as from_weights
 from fedflat.experiments.initializers import pretrained as pretrained
 from fedflat.experiments.loggers.logger import Logger as Logger
+from fedflat.experiments.loopback import Loopback as Loopback
 from fedflat.experiments.recording.recorder import Metric as Metric
 from fedflat.experiments.recording.recorder import RoundView as RoundView
 from fedflat.experiments.results.results import Result as Result

@@ -1,4 +1,4 @@
-"""Registered names and the modules that define them; made by `python -m fedflat.public`."""
+"""Names that can be said in text, and where they are made; made by `python -m fedflat.public`."""
 
 SAYABLE = {
     "active_clients": "fedflat.methods.pieces",

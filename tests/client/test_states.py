@@ -226,7 +226,7 @@ def test_damage_is_noticed_and_changes_nothing(tmp_path: Path, damage: str) -> N
     content = path.read_bytes()
     path.write_bytes({"flip": content[:-1] + b"?", "cut": content[:-1], "lost": b""}[damage])
     again = ClientStates(0, tmp_path)
-    with pytest.raises(Damaged, match="a client's memory"):
+    with pytest.raises(Damaged, match="a client's state"):
         again.restore({1: table})
     assert again.kept == {}
     again.stage(3, remembering(3))

@@ -20,12 +20,12 @@ from fedflat.client.training import Request
 from fedflat.core.failures import REASONS, ClientFailure
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Extras, Reply
+from fedflat.execution.wire_envelope import LENGTH, MAGIC, SIGN, message_id
 from fedflat.execution.wire_format import (
-    LENGTH,
-    MAGIC,
-    SIGN,
     ClientReply,
     JobSpec,
+    Message,
+    RequestMessage,
     WireError,
     decode,
     encode,
@@ -63,15 +63,18 @@ def _rng(draw: st.DrawFn) -> torch.Generator:
 
 
 EXTRAS = st.dictionaries(NAMES, st.dictionaries(NAMES, tensors(), max_size=2), max_size=2)
-LETTERS = st.builds(
-    lambda client, broadcast, state, id, before: Request(
-        client, replace(broadcast, preceding={client: before}), state, id
-    ),
-    WHOLE,
-    st.builds(Broadcast, WHOLE, tensors(), tensors(), NUMBERS, EXTRAS, commit=st.booleans()),
-    EXTRAS,
+BROADCASTS = st.builds(
+    Broadcast, WHOLE, tensors(), tensors(), NUMBERS, EXTRAS, commit=st.booleans(), repetition=WHOLE
+)
+REQUESTS = st.builds(
+    RequestMessage,
     NAMES,
-    st.tuples(st.integers(0, 9), NUMBERS),
+    WHOLE,
+    NAMES,
+    st.none() | st.tuples(st.integers(0, 9), NUMBERS),
+    EXTRAS,
+    st.none() | NAMES,
+    st.lists(NAMES, max_size=3).map(tuple),
 )
 REPLIES = st.builds(
     Reply,
@@ -86,7 +89,7 @@ REPLIES = st.builds(
     st.none() | st.builds(Model, tensors(), tensors()),
     NAMES,
 )
-ANSWERS = st.builds(ClientReply, REPLIES, EXTRAS)
+ANSWERS = st.builds(ClientReply, REPLIES, EXTRAS, st.booleans())
 
 
 def bits(value: Any) -> Any:
@@ -113,16 +116,20 @@ MISSING = st.builds(ClientFailure, WHOLE, NAMES, st.sampled_from(REASONS), st.te
 
 
 @settings(max_examples=25)
-@given(LETTERS | ANSWERS | MISSING)
-def test_what_is_sent_arrives_bit_for_bit(message: Request | ClientReply | ClientFailure) -> None:
+@given(BROADCASTS | REQUESTS | ANSWERS | MISSING)
+def test_what_is_sent_arrives_bit_for_bit(message: Message) -> None:
     assert bits(decode(encode(message))) == bits(message)
 
 
-def small_letter(**more: Any) -> Request:
-    broadcast = Broadcast(
+def small_broadcast(**more: Any) -> Broadcast:
+    return Broadcast(
         3, torch.arange(100.0), torch.tensor([0.5]), 0.1, {"sam": {"eps": torch.ones(2)}}, **more
     )
-    return Request(7, broadcast, {"dual": {"y": torch.zeros(2)}}, "3/0/7")
+
+
+def small_request() -> RequestMessage:
+    state = {"dual": {"y": torch.zeros(2)}}
+    return RequestMessage("3/0/7", 7, "ab", (1, 2.5), state, "2/0/7", ("1/0/7",))
 
 
 def small_answer() -> ClientReply:
@@ -133,11 +140,12 @@ def small_answer() -> ClientReply:
 
 @settings(max_examples=60)
 @given(
-    st.data(), st.sampled_from([small_letter(), small_answer(), JobSpec({"method": "fedavg()"})])
+    st.data(),
+    st.sampled_from(
+        [small_broadcast(), small_request(), small_answer(), JobSpec({"method": "fedavg()"})]
+    ),
 )
-def test_any_damage_is_noticed(
-    data: st.DataObject, message: Request | ClientReply | JobSpec
-) -> None:
+def test_any_damage_is_noticed(data: st.DataObject, message: Message) -> None:
     whole = encode(message)
     place = data.draw(st.integers(0, len(whole) - 1))
     flipped = (
@@ -175,7 +183,7 @@ def test_malice_under_a_right_digest_is_refused_or_read(data: st.DataObject) -> 
     """Any byte of texts and tensors may have been changed by somebody who can make a digest: no
     other error comes."""
     texts, tensors = taken_apart(
-        encode(data.draw(st.sampled_from([small_letter(), small_answer()])))
+        encode(data.draw(st.sampled_from([small_broadcast(), small_request(), small_answer()])))
     )
     said = json.dumps(texts).encode()
     both = said + tensors
@@ -191,7 +199,9 @@ def test_malice_under_a_right_digest_is_refused_or_read(data: st.DataObject) -> 
 
 
 ONE = {"0": torch.ones(1)}
-LETTER, OF_LETTER = taken_apart(encode(small_letter()))
+JOB: dict[str, Any] = {"kind": "job", "settings": {}, "shared": {}, "sample": []}
+BROADCAST, OF_BROADCAST = taken_apart(encode(small_broadcast()))
+REQUEST, OF_REQUEST = taken_apart(encode(small_request()))
 ANSWER, OF_ANSWER = taken_apart(encode(small_answer()))
 
 
@@ -203,19 +213,25 @@ ANSWER, OF_ANSWER = taken_apart(encode(small_answer()))
         (sealed(b"[" * 100_000, ONE), "nested too deeply|tensors"),
         (sealed({"kind": "gift"}, {}), "kind must be"),
         (sealed([], {}), "it must be an object"),
-        (sealed({"kind": "order", "texts": 3}, {}), "texts must be an object"),
-        (sealed({"kind": "order", "texts": {}}, ONE), "tensors that it does not use"),
-        (sealed({"kind": "order", "texts": {}}, b"\xff" * 40), "its tensors are none"),
-        (MAGIC + digest(b"\xff" * 9) + b"\xff" * 9, "its texts cannot have"),
-        (sealed(LETTER | {"client": 2**80}, OF_LETTER), "client must be a whole number"),
-        (sealed(LETTER | {"client": 1.0}, OF_LETTER), "client must be a whole number"),
-        (sealed(LETTER | {"lr": "fast"}, OF_LETTER), "lr must be"),
-        (sealed(LETTER | {"model": [0]}, OF_LETTER), "parameters and buffers"),
-        (sealed(LETTER | {"model": [0, 0]}, OF_LETTER), "is not there, or is used twice"),
-        (sealed(LETTER | {"model": None}, OF_LETTER), "repeats a model that was not sent"),
-        (sealed(LETTER | {"before": [1.5, 2]}, OF_LETTER), "must be two numbers"),
-        (sealed(LETTER | {"ask": "__import__('os')"}, OF_LETTER), "ask"),
-        (sealed(LETTER | {"more": 1}, OF_LETTER), "not known"),
+        (sealed(JOB | {"settings": 3}, {}), "settings must be an object"),
+        (sealed(JOB, ONE), "tensors that it does not use"),
+        (sealed(JOB, b"\xff" * 40), "its tensors cannot be read"),
+        (MAGIC + digest(b"\xff" * 9) + b"\xff" * 9, "its text cannot have"),
+        (sealed(REQUEST | {"client": 2**80}, OF_REQUEST), "client must be a whole number"),
+        (sealed(REQUEST | {"client": 1.0}, OF_REQUEST), "client must be a whole number"),
+        (sealed(REQUEST | {"preceding": [1.5, 2]}, OF_REQUEST), "must be two numbers"),
+        (sealed(REQUEST | {"keep": "all"}, OF_REQUEST), "keep must be"),
+        (sealed(REQUEST | {"state_id": 3}, OF_REQUEST), "state_id must be"),
+        (sealed(REQUEST | {"more": 1}, OF_REQUEST), "not known"),
+        (sealed(BROADCAST | {"lr": "fast"}, OF_BROADCAST), "lr must be"),
+        (sealed(BROADCAST | {"model": [0]}, OF_BROADCAST), "parameters and buffers"),
+        (sealed(BROADCAST | {"model": [0, 0]}, OF_BROADCAST), "is not there, or is used twice"),
+        (sealed(BROADCAST | {"model": None}, OF_BROADCAST), "must have a model or the id"),
+        (
+            sealed(BROADCAST | {"model": None, "model_of": "ab"}, OF_BROADCAST),
+            "refers to the model of the broadcast 'ab', which is not here",
+        ),
+        (sealed(BROADCAST | {"instruction": "__import__('os')"}, OF_BROADCAST), "instruction"),
         (sealed(ANSWER | {"delta": 17}, OF_ANSWER), "is not there"),
         (sealed(ANSWER | {"delta": -1}, OF_ANSWER), "is not there"),
         (sealed(ANSWER | {"metrics": {"loss": None}}, OF_ANSWER), "metrics.loss must be"),
@@ -227,7 +243,7 @@ def test_what_no_message_says(message: bytes, why: str) -> None:
 
 
 def test_too_much_is_not_looked_at() -> None:
-    message = encode(small_letter())
+    message = encode(small_broadcast())
     assert decode(message, most=len(message))
     with pytest.raises(
         WireError,
@@ -237,38 +253,60 @@ def test_too_much_is_not_looked_at() -> None:
 
 
 def test_a_model_is_not_sent_twice() -> None:
-    first, again = small_letter(), small_letter(repeat=True)
-    assert (
-        len(encode(again)) < len(encode(first)) - 400 < len(encode(first))
-    )  # 100 numbers of four bytes
-    model = Model(first.broadcast.params, first.broadcast.buffers)
-    got = decode(encode(again), model=model)
-    assert isinstance(got, Request)
-    assert got.broadcast.repeat
-    assert got.broadcast.params is model.params
-    assert got.broadcast.buffers is model.buffers
+    first = small_broadcast()
+    whole = encode(first)
+    again = encode(first, model_of=message_id(whole))
+    assert len(again) < len(whole) - 400 < len(whole)  # 100 numbers of four bytes
+    model = Model(first.params, first.buffers)
+    got = decode(again, models={message_id(whole): model})
+    assert isinstance(got, Broadcast)
+    assert got.repeat
+    assert got.params is model.params
+    assert got.buffers is model.buffers
+
+
+def test_equal_broadcasts_have_equal_ids() -> None:
+    one, same, other = (encode(small_broadcast(**more)) for more in ({}, {}, {"repetition": 1}))
+    assert message_id(one) == message_id(same) != message_id(other)
 
 
 def test_a_model_that_is_not_needed_is_not_sent() -> None:
-    request = small_letter(instruction=parse("describe(label_counts())", "ask"))
-    got = decode(encode(request))
-    assert isinstance(got, Request)
-    assert got.broadcast.instruction == request.broadcast.instruction
-    assert len(got.broadcast.params) == len(got.broadcast.buffers) == 0
-    assert got.broadcast.params.dtype == request.broadcast.params.dtype
+    broadcast = small_broadcast(instruction=parse("describe(label_counts())", "ask"))
+    got = decode(encode(broadcast))
+    assert isinstance(got, Broadcast)
+    assert got.instruction == broadcast.instruction
+    assert len(got.params) == len(got.buffers) == 0
+    assert got.params.dtype == broadcast.params.dtype
 
 
-def test_a_client_is_told_its_own_place_only() -> None:
-    request = small_letter(preceding={5: (0, 0.0), 7: (1, 3.5), 9: (2, 7.0)})
-    got = decode(encode(request))
-    assert isinstance(got, Request)
-    assert got.broadcast.preceding == {7: (1, 3.5)}
+def test_a_client_gets_its_own_place_only() -> None:
+    broadcast = small_broadcast(preceding={5: (0, 0.0), 7: (1, 3.5), 9: (2, 7.0)})
+    sent = decode(encode(broadcast))
+    assert isinstance(sent, Broadcast)
+    assert not sent.preceding
+    message = decode(encode(RequestMessage.of(Request(7, broadcast, {}, "3/0/7"), "ab")))
+    assert isinstance(message, RequestMessage)
+    assert message.request(sent).broadcast.preceding == {7: (1, 3.5)}
+
+
+def test_a_request_is_made_again_from_its_messages() -> None:
+    request = Request(
+        7, small_broadcast(), {"dual": {"y": torch.ones(1)}}, "3/0/7", "2/0/7", ("x",)
+    )
+    content = encode(request.broadcast)
+    sent, message = (
+        decode(content),
+        decode(encode(RequestMessage.of(request, message_id(content)))),
+    )
+    assert isinstance(sent, Broadcast)
+    assert isinstance(message, RequestMessage)
+    assert message.broadcast == message_id(content)
+    assert bits(message.request(sent)) == bits(request)
 
 
 def test_tensors_are_named_by_numbers_only() -> None:
-    """Names of pieces are texts: nothing in them reaches the file of tensors."""
+    """Names of pieces are text: nothing in them reaches the file of tensors."""
     extras: Extras = {"a/b": {"__metadata__": torch.ones(1), "": torch.zeros(2)}, "": {}}
-    request = small_letter()
-    got = decode(encode(replace(request, broadcast=replace(request.broadcast, extras=extras))))
-    assert isinstance(got, Request)
-    assert bits(got.broadcast.extras) == bits(extras)
+    got = decode(encode(replace(small_broadcast(), extras=extras)))
+    assert isinstance(got, Broadcast)
+    assert bits(got.extras) == bits(extras)

@@ -3,9 +3,7 @@ same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,72 +11,27 @@ import torch
 
 from experiments.small import begin, go_on, timeless
 from fedflat.client.piece import ClientState
-from fedflat.client.training import ClientJob, Request, run_client
-from fedflat.data.federation import Federation
-from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source, threads
+from fedflat.client.state_store import StateStore
+from fedflat.errors import FedflatError, RunError
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
+from fedflat.execution.loopback import StatefulLoopbackPool
+from fedflat.execution.state_ids import StateIds
+from fedflat.experiments.loopback import Loopback
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
-from test_every_method import EVERY, experiment, said
+from fedflat.files import Damaged
+from test_every_method import EVERY, said
+from test_every_method_on_the_wire import _said, sayable
+
+__all__ = ["_said"]  # a fixture
 
 REMEMBERING = [
     text
     for text in EVERY
     if said(text).cost.client_state or "all_clients" in text or "fedbn" in text
 ]
-
-
-@dataclass
-class AtHome:
-    """Clients that keep what they remember; a letter's changes are staged under its id until the
-    round is done."""
-
-    kept: dict[int, ClientState] = field(default_factory=dict)
-    staged: dict[str, tuple[int, ClientState]] = field(default_factory=dict)
-    after: dict[int, dict[int, ClientState]] = field(default_factory=dict)
-    """What counted when so many rounds were done."""
-    round: int = 0
-
-    @contextmanager
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
-        self.job, self.fed = job, fed
-        with threads(1):
-            yield self
-
-    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
-        for request in requests:
-            assert request.state == {}
-            mine = replace(request, state=self.memory(request.client))
-            reply, memory = run_client(self.job, mine, self.fed.data(request.client))
-            if memory and request.broadcast.commit and request.broadcast.instruction.commits:
-                self.staged[request.id] = request.client, memory
-            yield reply, {}
-
-    def memory(self, client: int) -> ClientState:
-        staged = [memory for whose, memory in self.staged.values() if whose == client]
-        return staged[-1] if staged else self.kept.get(client, {})
-
-    def has_state(self, client: int) -> bool:
-        return bool(self.kept.get(client))
-
-    def restore(self, round: int) -> None:
-        self.staged, self.kept, self.round = (
-            {},
-            self.after.get(round, self.kept if round else {}),
-            round,
-        )
-
-    def commit(self, requests: Sequence[str]) -> None:
-        self.kept = self.kept | dict(
-            self.staged[request] for request in requests if request in self.staged
-        )
-        self.staged, self.round = {}, self.round + 1
-        self.after[self.round] = self.kept
-
-    def discard(self) -> None:
-        self.staged = {}
 
 
 class Looking(RunFolder):
@@ -104,45 +57,120 @@ def same(a: ClientState, b: ClientState) -> bool:
     )
 
 
+@pytest.fixture
+def ids(monkeypatch: pytest.MonkeyPatch) -> list[StateIds]:
+    """The ids that pools use."""
+    used: list[StateIds] = []
+    monkeypatch.setattr(
+        StatefulLoopbackPool,
+        "use_states",
+        lambda pool, ids: (used.append(ids), setattr(pool, "ids", ids)),
+    )
+    return used
+
+
 @pytest.mark.parametrize("text", REMEMBERING)
-def test_the_same_bits_and_the_same_memories(text: str) -> None:
-    exp, home, run_folder = replace(experiment(said(text)), rounds=3), AtHome(), Looking()
+def test_the_same_bits_and_the_same_memories(
+    text: str, tmp_path: Path, ids: list[StateIds]
+) -> None:
+    exp, run_folder = replace(sayable(text), rounds=3), Looking()
     here, there = (
         train(exp, executor=InProcess(1), run_folder=run_folder),
-        train(exp, executor=home),
+        train(exp, executor=Loopback(str(tmp_path))),
     )
     assert torch.equal(here.model.params, there.model.params)
     assert torch.equal(here.model.buffers, there.model.buffers)
     assert timeless(here.rows) == timeless(there.rows)
     expected = run_folder.memories[-1]
-    assert expected.keys() == home.kept.keys()
-    assert all(same(expected[client], home.kept[client]) for client in expected)
+    names = {client: ids[-1].current(client) for client in range(exp.on.open(0).population)}
+    assert expected.keys() == {client for client, name in names.items() if name}
+    for client, memory in expected.items():
+        store = StateStore(tmp_path / f"client-{client}")
+        assert same(memory, store.get(names[client]))
+        assert len(list(store.folder.iterdir())) <= 2  # the one before it, and its own
 
 
-def test_a_run_that_goes_on_takes_them_up_where_its_checkpoint_stands(tmp_path: Path) -> None:
+REPEATED = "feddyn(alpha=0.1) + all_clients()"
+
+
+def test_a_run_that_is_resumed_names_the_states_of_its_checkpoint(tmp_path: Path) -> None:
     """The clients have gone on to round 3 when the server is lost, whose last checkpoint is of
     round 2."""
-    exp, home = experiment(said("feddyn(alpha=0.1) + all_clients()")), AtHome()
+    exp, home = sayable(REPEATED), Loopback(str(tmp_path / "home"))
+    exp = replace(exp, rounds=4)
     whole = begin(exp, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         begin(exp, tmp_path / "cut", stop=2, executor=home)
-    home.commit([])
-    home.kept = {client: {"dual": {"y": torch.full((9,), torch.nan)}} for client in range(4)}
+    folders = list((tmp_path / "home").iterdir())
+    assert folders
+    for folder in folders:
+        client = folder.name.removeprefix("client-")
+        StateStore(folder).put(f"2/1/{client}", {"dual": {"y": torch.full((9,), torch.nan)}})
     cut = go_on(exp, tmp_path / "cut", executor=home)
     assert torch.equal(whole.model.params, cut.model.params)
 
 
+def test_a_state_that_was_lost_is_missed(tmp_path: Path) -> None:
+    exp, home = replace(sayable(REPEATED), rounds=3), Loopback(str(tmp_path / "home"))
+    with pytest.raises(KeyboardInterrupt):
+        begin(exp, tmp_path / "cut", stop=2, executor=home)
+    for folder in (tmp_path / "home").iterdir():
+        StateStore(folder).keep_only([])
+    with pytest.raises(FedflatError, match=r"client-\d+ has no state with the id '\d/\d/\d+'"):
+        go_on(exp, tmp_path / "cut", executor=home)
+
+
+def test_another_executor_cannot_go_on_without_the_states(tmp_path: Path) -> None:
+    exp, home = replace(sayable(REPEATED), rounds=3), Loopback(str(tmp_path / "home"))
+    with pytest.raises(KeyboardInterrupt):
+        begin(exp, tmp_path / "cut", stop=2, executor=home)
+    with pytest.raises(RunError, match="clients of this run keep their states themselves"):
+        go_on(exp, tmp_path / "cut", executor=InProcess(1))
+
+
+def test_clients_take_over_the_states_of_a_server(tmp_path: Path) -> None:
+    exp = replace(sayable(REPEATED), rounds=4)
+    whole = begin(exp, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        begin(exp, tmp_path / "cut", stop=2)
+    cut = go_on(exp, tmp_path / "cut", executor=Loopback(str(tmp_path / "home")))
+    assert torch.equal(whole.model.params, cut.model.params)
+
+
 def test_a_round_that_is_broken_off_leaves_nothing() -> None:
-    home, states = AtHome(), ClientStates()
-    states.use_pool(home, 0)
-    one = {"dual": {"y": torch.ones(2)}}
-    home.staged = {"0/1/3": (3, one), "0/1/4": (4, one)}
+    states = ClientStates()
+    for request in ("0/1/3", "0/1/4"):
+        states.ids.made(request)
     states.accept(["0/1/3"], [3])
     assert (3 in states, 4 in states) == (True, False)
     states.discard()
     assert 3 not in states
-    home.staged = {"0/1/3": (3, one), "0/1/4": (4, one)}
-    states.accept(["0/1/4"], [4])
+    for request in ("0/1/3", "0/1/4"):
+        states.ids.made(request)
+    states.accept(["0/1/4", "0/1/5"], [4, 5])
     states.commit()
-    assert (3 in states, 4 in states) == (False, True)
-    assert home.kept == {4: one}
+    assert [client in states for client in (3, 4, 5)] == [False, True, False]
+    assert states.ids.current(4) == "0/1/4"
+
+
+def test_what_checkpoints_name_is_kept() -> None:
+    states = ClientStates()
+    tables = {}
+    for round in range(1, 4):
+        states.ids.made(f"{round}/1/3")
+        states.accept([f"{round}/1/3"], [3])
+        states.commit()
+        tables[round] = states.table(round)
+    assert states.ids.keep(3) == ("1/1/3", "2/1/3", "3/1/3")
+    states.release(2)
+    assert states.ids.keep(3) == ("2/1/3", "3/1/3")
+    again = ClientStates()
+    again.restore({round: tables[round] for round in (1, 2)})
+    assert (again.ids.current(3), again.ids.keep(3)) == ("2/1/3", ("1/1/3", "2/1/3"))
+
+
+@pytest.mark.parametrize("wrong", [b"[]", b"{", b'{"3": 4}', b'{"x": "1"}'])
+def test_damaged_ids_are_noticed(wrong: bytes) -> None:
+    table = {"state_ids": torch.frombuffer(bytearray(wrong), dtype=torch.uint8)}
+    with pytest.raises(Damaged):
+        ClientStates().restore({1: table})

@@ -21,12 +21,12 @@ from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment
+from fedflat.experiments.loopback import Loopback
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.study import resume, run_one
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
-from wired import Wired
 
 MODEL = 4 * (4 * 5 + 5 + 5 * 3 + 3)
 """Bytes of the model of `experiment`."""
@@ -414,7 +414,7 @@ def test_a_clock_changes_no_number_of_a_stack() -> None:
     same_model(small("devices(speed=lognormal(10, 1))", Stacked(1)), small(None, Stacked(1)))
 
 
-@pytest.mark.parametrize("executor", [Stacked(1), Workers(2), Wired()], ids=repr)
+@pytest.mark.parametrize("executor", [Stacked(1), Workers(2), Loopback()], ids=repr)
 def test_wherever_visits_are_made_the_same_clients_come_at_the_same_time(
     executor: Executor,
 ) -> None:

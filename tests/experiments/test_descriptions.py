@@ -24,6 +24,7 @@ from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.loggers.tee import LoggedRunFolder
+from fedflat.experiments.loopback import Loopback
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.description_store import DescriptionStore
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
@@ -32,7 +33,6 @@ from fedflat.experiments.train import train
 from fedflat.registry.specs import register
 from fedflat.server.client_selection import ClientSampler
 from plugins.forgetting import forget
-from wired import Wired
 
 ON = "digits(lda(0), clients=8)"
 BY_LABELS = "chains(groups=greedy(psi='labels', tau='gini', d_min=15, k_max=3))"
@@ -116,7 +116,7 @@ def test_any_executor() -> None:
     prepared = prepare(exp)
     here, spread, wired, stacked = (
         train(prepared, executor=executor)
-        for executor in (InProcess(threads=1), Workers(1), Wired(), Stacked())
+        for executor in (InProcess(threads=1), Workers(1), Loopback(), Stacked())
     )
     assert timeless(here.rows) == timeless(spread.rows) == timeless(wired.rows)
     assert stacked.rows[-1]["loss"] == pytest.approx(here.rows[-1]["loss"], rel=1e-11)

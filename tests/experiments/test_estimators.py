@@ -28,6 +28,7 @@ from fedflat.data.sets.in_memory import clients_of
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.descriptions import collect_descriptions, load_descriptions
+from fedflat.experiments.loopback import Loopback
 from fedflat.experiments.prepare import PreparedRun, prepare
 from fedflat.experiments.run_folder.groups import read_groups
 from fedflat.experiments.run_folder.record import read_facts
@@ -36,7 +37,6 @@ from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
 from fedflat.topologies.groupings.client_vectors import representers
-from wired import Wired
 
 SIX = ((80, 15, 5), (65, 25, 10), (12, 80, 8), (22, 70, 8), (7, 11, 82), (5, 33, 62))
 UNEQUAL = tuple(
@@ -217,7 +217,7 @@ def test_all_executors_say_the_same() -> None:
     exp = ff.experiment(
         "fedavg", "digits(lda(0), clients=8)", rounds=1, clients_per_round=1, topology=said
     )
-    here, wired = (train(prepare(exp), executor=one) for one in (InProcess(threads=1), Wired()))
+    here, wired = (train(prepare(exp), executor=one) for one in (InProcess(threads=1), Loopback()))
     assert here.rows[0]["loss"] == wired.rows[0]["loss"]
 
 

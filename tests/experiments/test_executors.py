@@ -92,7 +92,7 @@ class Kept:
 def letters(prepared: PreparedRun) -> list[Request]:
     start = prepared.learner.initial()
     broadcast = Broadcast(0, start.params, start.buffers, 0.1)
-    return [Request(client, broadcast, {}) for client in (3, 0, 4, 2, 1)]
+    return [Request(client, broadcast, {}, f"0/1/{client}") for client in (3, 0, 4, 2, 1)]
 
 
 def test_the_same_bits_in_the_same_order() -> None:
@@ -292,7 +292,7 @@ def test_an_exchange_that_is_given_up_leaves_nothing_for_the_next() -> None:
     prepared = prepare(experiment(EVERYTHING))
     first = letters(prepared)
     broadcast = replace(first[0].broadcast, round=5, params=first[0].broadcast.params + 1)
-    second = [Request(client, broadcast, {}) for client in range(5)]
+    second = [Request(client, broadcast, {}, f"0/1/{client}") for client in range(5)]
     with InProcess(threads=1).open(prepared.job, prepared.fed, prepared.source) as pool:
         expected = [reply.delta for reply, _ in pool.run(second)]
     with Workers(2).open(prepared.job, prepared.fed, prepared.source) as pool:

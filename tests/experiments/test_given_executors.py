@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
 from fedflat.experiments.execution_config import ExecutionConfig, merge_config
+from fedflat.experiments.loopback import Loopback
 from fedflat.experiments.study import run_one
+from plugins.printed import write_files
 
 RUN: dict[str, Any] = {
     "on": ON,
@@ -35,19 +38,43 @@ RUN: dict[str, Any] = {
 
 @dataclass
 class Counting:
-    """Visits here, counted."""
+    """An executor whose pool works here and counts its requests."""
 
     asked: list[int] = field(default_factory=list)
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
-        self.job, self.fed = job, fed
-        yield self
+        yield CountingPool(job, fed, self.asked)
 
-    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
-        for request in requests:
-            self.asked.append(request.client)
-            yield run_client(self.job, request, self.fed.data(request.client))
+
+@dataclass
+class CountingPool(ClientPool):
+    job: ClientJob
+    fed: Federation
+    asked: list[int]
+    queue: list[Request] = field(default_factory=list)
+
+    def begin(self) -> None:
+        self.queue.clear()
+
+    def submit(self, request: Request) -> None:
+        self.asked.append(request.client)
+        self.queue.append(request)
+
+    def collect(self) -> Sequence[PoolOutcome]:
+        """The last one first: the order of outcomes is free."""
+        request = self.queue.pop()
+        return [run_client(self.job, request, self.fed.data(request.client))]
+
+
+def test_the_executor_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    executor = import_module("timed").Timed()
+    there = ff.run("fedavg", executor=executor, quiet=True, **RUN)
+    here = ff.run("fedavg", executor=InProcess(), quiet=True, **RUN)
+    assert len(executor.seconds) == 9
+    assert torch.equal(there.model.params, here.model.params)
 
 
 def test_anybodys_executor_runs_and_goes_on(tmp_path: Path) -> None:
@@ -68,7 +95,8 @@ def test_anybodys_executor_runs_and_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "executor", [InProcess(1), InProcess(), Workers(2), Workers(3, 2), Stacked(1), Stacked()]
+    "executor",
+    [InProcess(1), InProcess(), Workers(2), Workers(3, 2), Stacked(1), Stacked(), Loopback()],
 )
 def test_ours_are_written_down_by_name(executor: Executor) -> None:
     saved = ExecutionConfig(executor=executor).as_json()

@@ -17,10 +17,11 @@ from fedflat.client.gradient_transforms import Clip
 from fedflat.client.measurements import EpochEnds
 from fedflat.errors import FedflatError, SettingError
 from fedflat.execution.wire_format import JobSpec, decode, encode
-from fedflat.experiments.job_spec import job_of_spec, spec_of_job
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.job_spec import data_of_spec, job_of_spec, spec_of_job
+from fedflat.experiments.loopback import Loopback
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.record import read_rows
-from wired import Wired
 
 RUN: dict[str, Any] = {
     "rounds": 2,
@@ -42,16 +43,16 @@ def test_a_job_is_made_again_from_texts() -> None:
     )
     got = decode(encode(spec_of_job(job)))
     assert isinstance(got, JobSpec)
-    there, fed = job_of_spec(got)
+    there = job_of_spec(got)
     assert (there.pieces, there.local, there.seed) == (job.pieces, job.local, job.seed)
     assert (there.mean_examples, there.returns_models) == (3.25, True)
     assert torch.equal(there.learner.initial().params, job.learner.initial().params)
-    assert fed.population == 20
+    assert data_of_spec(got).population == 20
 
 
 def test_what_is_watched_at_clients_is_watched_elsewhere(tmp_path: Path) -> None:
     seen = []
-    for name, executor in (("here", ff.InProcess(1)), ("there", Wired())):
+    for name, executor in (("here", ff.InProcess(1)), ("there", Loopback())):
         ff.run(
             "fedavg",
             on=ON,
@@ -101,10 +102,22 @@ def test_a_stranger_among_the_pieces_is_not_ordered() -> None:
         ({"measures": ["fedavg()"]}, "not all can be measured"),
         ({"measures": ["open('x')"]}, "not all can be measured"),
         ({"experiment": {}}, "method is missing"),
+        ({"outputs": "ten"}, "outputs must be a whole number"),
         ({"code": "import os"}, "code is not known"),
     ],
 )
 def test_an_order_that_cannot_be_followed(change: dict[str, Any], why: str) -> None:
     order = spec_of_job(prepare(ff.experiment("fedavg", ON, **RUN)).job)
     with pytest.raises(FedflatError, match=why):
-        job_of_spec(JobSpec({**order.settings, **change}))
+        job_of_spec(replace(order, settings={**order.settings, **change}))
+
+
+def test_a_client_needs_no_data_of_others_to_build_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = spec_of_job(prepare(ff.experiment("fedavg", ON, **RUN)).job)
+    monkeypatch.setattr(Experiment, "source", None)
+    monkeypatch.setattr(Experiment, "open_learner", None)
+    learner = job_of_spec(spec).learner
+    assert learner.initial().params.numel() > 0
+    assert all(not part.any() for part in spec.sample)  # shapes and dtypes, no example
+    with pytest.raises(SettingError, match="it has no sample of the inputs"):
+        job_of_spec(replace(spec, sample=()))

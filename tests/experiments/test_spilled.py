@@ -147,7 +147,7 @@ def test_a_damaged_memory_gives_way_to_the_checkpoint_before(tmp_path: Path, who
     said: list[str] = []
     resume(tmp_path / "cut", said)
     assert len(said) == 1
-    assert said[0].startswith("the checkpoint of round 5 is damaged (a client's memory")
+    assert said[0].startswith("the checkpoint of round 5 is damaged (a client's state")
     assert same(tmp_path / "cut", whole)
 
 

@@ -217,7 +217,7 @@ def test_two_mails_are_two_stacks() -> None:
     prepared = prepare(four_of_five("feddyn(alpha=0.1)", dtype="float64"))
     start = prepared.learner.initial()
     broadcasts = [Broadcast(t, start.params + t, start.buffers, 0.1 + t) for t in range(2)]
-    requests = [Request(client, broadcasts[client % 2], {}) for client in range(5)]
+    requests = [Request(client, broadcasts[client % 2], {}, str(client)) for client in range(5)]
     with InProcess(1).open(prepared.job, prepared.fed, prepared.source) as pool:
         singly = {reply.client: reply.delta for reply, _ in pool.run(requests)}
     with Stacked().open(prepared.job, prepared.fed, prepared.source) as pool:
@@ -306,7 +306,7 @@ class Mine(Prox):
 def test_what_is_refused(text: str, more: dict[str, Any], why: str) -> None:
     exp = experiment(said(text))
     with pytest.raises(
-        SettingError, match=f"cannot be visited in stacks: .*{why}.*one by one, in this process"
+        SettingError, match=f"cannot train in stacks: .*{why}.*one by one, in this process"
     ):
         train(replace(exp, **more), executor=Stacked())
 

@@ -18,6 +18,9 @@ NAMES = (
     "ring.py",
     "sizes.py",
 )
+"""The plugins."""
+EXECUTOR = "timed.py"
+"""Given in Python: it is no plugin."""
 
 
 def write_files(folder: Path) -> None:

@@ -13,7 +13,7 @@ from experiments.small import experiment, final, kill_when_stopped, rows, start,
 from experiments.stopping import CHECKPOINT
 from fedflat.cli import main
 from plugins.forgetting import forget
-from plugins.printed import NAMES, commands, write_files
+from plugins.printed import EXECUTOR, NAMES, commands, write_files
 
 EVERYTHING = "sign_sam(rho=0.002) + fedexp(eps=0.01) + feddyn(alpha=0.1)"
 ON = "thumbnails('pictures', partition=two_camps(), clients=4)"
@@ -45,7 +45,7 @@ def test_every_file_and_every_command(
 ) -> None:
     """Each knows only what it names itself."""
     write_files(tmp_path)
-    assert {path.name for path in tmp_path.glob("*.py")} == set(NAMES)
+    assert {path.name for path in tmp_path.glob("*.py")} == {*NAMES, EXECUTOR}
     assert len(commands()) > 8
     monkeypatch.chdir(tmp_path)
     for words in commands():

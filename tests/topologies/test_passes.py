@@ -102,8 +102,9 @@ def test_every_visit_has_its_own_batches(method: str) -> None:
             exp.seed, 0, client, prepared.fed.size(client), broadcast.repetition
         )
         batches.setdefault(client, []).append(torch.cat(list(order)).tolist())
-        request = decode(encode(Request(client, broadcast, {}, "0/1/x")))
-        assert isinstance(request, Request)
+        sent = decode(encode(broadcast))
+        assert isinstance(sent, Broadcast)
+        request = Request(client, sent, {}, "0/1/x")
         reply, _ = run_client(prepared.job, request, prepared.fed.data(client))
         x = x - reply.delta
     assert all(

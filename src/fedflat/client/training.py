@@ -59,13 +59,20 @@ class ClientJob:
 
 @dataclass(frozen=True)
 class Request:
-    """A broadcast to one client, with that client's state."""
+    """What one client is to do: a broadcast, and the client's state or the id of it."""
 
     client: int
     broadcast: Broadcast
     state: ClientState
+    """What the client's pieces keep between requests; empty if the client keeps it itself."""
     id: str = ""
-    """Identifier of the request in the run; the reply repeats it."""
+    """Unique in the run; the reply names it."""
+    state_id: str | None = None
+    """Where clients keep their states: the id of the request that made the client's state, None if
+    it has none yet."""
+    keep: tuple[str, ...] = ()
+    """Where clients keep their states: the ids of all states that the client must keep, because a
+    checkpoint names them."""
 
 
 Outcome = tuple[Reply, ClientState]

@@ -1,1 +1,1 @@
-"""Where visits happen, and where clients' memories are kept meanwhile."""
+"""Where clients train, how requests reach them, and where their states are kept."""

@@ -1,107 +1,117 @@
-"""What a way to make visits is: an executor opens a crew for a run, and the crew turns letters into
-replies."""
+"""Executors and client pools: an executor opens a pool for a run, and the pool answers requests."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, runtime_checkable
 
 import torch
 
-from fedflat.client.piece import ClientState
 from fedflat.client.training import ClientJob, Outcome, Request, run_client
 from fedflat.core.failures import ClientFailure
-from fedflat.core.messages import Reply, ReplyBatch
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
+from fedflat.execution.scheduler import Left, PoolOutcome, Then, run_requests
+from fedflat.execution.state_ids import StateIds
 
-Answered = tuple[Reply | ReplyBatch, ClientState]
-"""A reply and what the client remembers; or those of several clients, in rows."""
-PoolOutcome = Answered | ClientFailure
-"""How a visit ends."""
+__all__ = ["ChainPool", "ClientPool", "Executor", "Left", "PoolOutcome", "StatefulPool", "Then"]
+
 Source = Callable[[], Federation]
-"""A picklable way to the data."""
+"""A picklable function that opens the data."""
 
 
-class ClientPool(Protocol):
-    """Those who make the visits of one run."""
+class ClientPool(ABC):
+    """The clients of one run, behind whatever carries requests to them.
+
+    A pool of your own defines `submit` and `collect`; the order and the number of requests are the
+    scheduler's (`fedflat.execution.scheduler`). An error in a client is an outcome, a
+    `ClientFailure`, and no error of the pool.
+    """
+
+    @property
+    def capacity(self) -> int:
+        """How many requests the pool works on at the same time."""
+        return 1
+
+    @abstractmethod
+    def submit(self, request: Request) -> None:
+        """Take a request; do not wait for its outcome."""
+
+    @abstractmethod
+    def collect(self) -> Sequence[PoolOutcome]:
+        """Wait until a request is done; return the outcomes that have come, in any order.
+
+        Each outcome names the id of its request. Return nothing only if no request is left to wait
+        for: requests without an outcome fail as too late.
+        """
+
+    def begin(self) -> None:
+        """Begin a new exchange: never return outcomes of requests that were submitted before."""
+
+    def accepts(self, ahead: int) -> bool:
+        """Whether to submit one more request while ``ahead`` are submitted and not yet yielded."""
+        return ahead < 2 * self.capacity
+
+    def recover(self) -> None:
+        """Replace what was lost, where requests need it: the run goes on after a failure."""
 
     def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
-        """Replies and new memories, in the order of the letters, or why there is none: an error in
-        a visit is no error of the crew's.
-
-        A sheaf comes at the place of the first of its letters, with its rows in their order.
-        """
-        ...
-
-
-Then = Callable[[int, PoolOutcome], Request | None]
-"""Told the place of a letter and what came of its visit: the letter that follows it, if one
-does."""
-
-Left = Callable[[int, int], float]
-"""Told the place of a chain's first letter and how many of its visits are made: what is still to be
-done along it."""
+        """Yield the outcomes of all requests, in their order, a `ReplyBatch` at its first one."""
+        return run_requests(self, requests)
 
 
 @runtime_checkable
 class ChainPool(Protocol):
-    """A crew that goes on from visit to visit along each of several chains, whatever the others do
-    meanwhile."""
+    """A pool in which each of several chains of requests goes on without waiting for the others."""
 
     def run_chains(
         self, requests: Sequence[Request], then: Then, left: Left
     ) -> Iterator[PoolOutcome]:
-        """How the last visit of each chain ends, in the order of the first letters.
-
-        ``then`` is asked by the process that the crew works for, at the end of each visit. Chains
-        with most left go first.
-        """
+        """Yield the last outcome of each chain: see `fedflat.execution.scheduler.run_chains`."""
         ...
 
 
 @runtime_checkable
 class StatefulPool(Protocol):
-    """A crew whose clients keep what they remember themselves: letters bring them none, and answers
-    none back.
+    """A pool whose clients keep their states: outcomes bring none back."""
 
-    What a letter changes counts from the end of its round on, if the server says so; until then the
-    client has it for further letters of the round.
-    """
+    def use_states(self, ids: StateIds) -> None:
+        """Name the state of each request by these ids from now on, and report states to them.
 
-    def restore(self, round: int) -> None:
-        """Go on from what counted when so many rounds were done, in this process or before."""
-        ...
-
-    def commit(self, requests: Sequence[str]) -> None:
-        """A round is done: what these letters, by their ids, have changed counts, and what others
-        have does not."""
-        ...
-
-    def discard(self) -> None:
-        """A round was broken off: nothing of it counts."""
-        ...
-
-    def has_state(self, client: int) -> bool:
-        """Whether a client remembers anything that counts."""
+        A request gets ``state_id=ids.current(client)`` and ``keep=ids.keep(client)``. When a client
+        has made a state in a request, call ``ids.made(request.id)``.
+        """
         ...
 
 
 class Executor(Protocol):
-    """A way to make visits: whatever has this is one."""
+    """Anything whose `open` gives a client pool."""
 
     def open(
         self, job: ClientJob, fed: Federation, source: Source
     ) -> AbstractContextManager[ClientPool]:
-        """A crew for one run, until the block is left."""
+        """Open a pool for one run, as a context manager.
+
+        Args:
+            job: What all requests of the run have in common.
+            fed: The data, opened in this process.
+            source: Opens the data in another process.
+        """
         ...
 
 
 def run_or_fail(
     job: ClientJob, request: Request, data: Callable[[int], ClientData]
 ) -> Outcome | ClientFailure:
-    """Make a visit, whatever comes of it; the client's data are opened for it."""
+    """Do the work of one request; an error is returned as a `ClientFailure`.
+
+    Args:
+        job: What all requests of the run have in common.
+        request: What the client is to do.
+        data: Opens the data of a client.
+    """
     try:
         return run_client(job, request, data(request.client))
     except Exception as error:
@@ -109,12 +119,12 @@ def run_or_fail(
 
 
 ExecutorLike = str | Executor
-"""An executor, or the name of one of ours."""
+"""An executor, or the name of one of fedflat's."""
 
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Operations in here are shared by ``n`` threads."""
+    """Let torch use ``n`` threads in this block."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:

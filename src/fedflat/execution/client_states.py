@@ -1,9 +1,9 @@
-"""What clients remember between visits, kept by the simulation on their behalf, unless the
-executor's crew does that.
+"""What clients remember between requests, kept by the simulation on their behalf, or by themselves
+(`fedflat.execution.state_ids`).
 
 Changes of a round are staged and taken over together at its end, so that a round which is broken
 off leaves nothing behind. Only clients that have been seen cost anything: memory up to a budget,
-beyond it disk. Those not visited for longest are on disk. What a checkpoint names is written once
+beyond it disk. Those not used for longest are on disk. What a checkpoint names is written once
 and stays where it is until that checkpoint is gone.
 """
 
@@ -19,25 +19,26 @@ from safetensors.torch import load
 from torch import Tensor
 
 from fedflat.client.piece import ClientState
+from fedflat.errors import RunError
 from fedflat.execution.client_pool import StatefulPool
 from fedflat.execution.spill import Place, Spill
+from fedflat.execution.state_ids import StateIds
 from fedflat.files import pack
 
 FILE = "clients.bin"
-"""The file of memories in a run's checkpoint folder."""
+"""The file of client states in a run's checkpoint folder."""
 
 Table = dict[str, Tensor]
-"""Where the memory of each client is in the file, and its digest: a row for each client."""
+"""Where the state of each client is in the file, and its digest: a row for each client."""
 
 
 def usual_budget() -> int:
-    """Bytes of memory to keep memories in, if nothing else is said: a quarter of the machine's, at
-    least 256 MB."""
+    """Bytes of RAM for client states by default: a quarter of the machine's, at least 256 MB."""
     return max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4, 256 * 10**6)
 
 
 class _Held:
-    """One memory of one client, in RAM, in the file, or in both."""
+    """One state of one client, in RAM, in the file, or in both."""
 
     __slots__ = ("named", "nbytes", "place", "state")
 
@@ -50,10 +51,10 @@ class _Held:
 
 
 class ClientStates:
-    """Memories by client: ``budget`` bytes in RAM (None: `usual_budget`), the rest in a file in
-    ``folder``.
+    """States by client: ``budget`` bytes in RAM (None: `usual_budget`), the rest in a file.
 
-    Without a folder the file is a temporary one. It is made when it is first needed.
+    The file is in ``folder``, or a temporary one without a folder. It is made when it is first
+    needed.
     """
 
     def __init__(
@@ -70,36 +71,35 @@ class ClientStates:
         self._file: Spill | None = None
         self._last = -1
         self._waiting: deque[tuple[int, Place]] = deque()
-        self._away: StatefulPool | None = None
-        self._accepted: dict[str, int] = {}
+        self.ids = StateIds()
+        """The states that clients keep themselves."""
 
     def use_pool(self, pool: object, round: int) -> None:
-        """Leave to a crew what it keeps itself, from the first letter of ``round`` on; the rest is
-        kept here."""
-        if isinstance(pool, StatefulPool) and pool is not self._away:
-            self._away = pool
-            pool.restore(round)
+        """Let the clients of a `StatefulPool` keep their states; the rest is kept here."""
+        if isinstance(pool, StatefulPool):
+            pool.use_states(self.ids)
+        elif self.ids:
+            raise RunError(
+                "the clients of this run keep their states themselves, and this executor does not "
+                "reach them. Resume with the executor that the run was begun with."
+            )
 
     def accept(self, requests: Sequence[str], clients: Sequence[int]) -> None:
-        """The answers of ``clients`` to ``letters`` count when the round is done."""
-        if self._away is not None:
-            self._accepted |= zip(requests, clients, strict=True)
+        """The replies of ``clients`` to ``requests`` count when the round is done."""
+        self.ids.stage(requests, clients)
 
     def __contains__(self, client: int) -> bool:
-        """Whether ``client`` remembers anything."""
+        """Whether ``client`` has a state."""
         here = client in self._staged or client in self._kept
-        return here or (
-            self._away is not None
-            and (client in self._accepted.values() or self._away.has_state(client))
-        )
+        return here or self.ids.current(client) is not None
 
     def state(self, client: int) -> ClientState:
-        """What ``client`` remembers, as of its last visit in this round or before."""
+        """The state of ``client`` after its last request, in this round or before."""
         held = self._staged.get(client) or self._kept.get(client)
         return {} if held is None else self._fetch(held)
 
     def stage(self, client: int, state: ClientState) -> None:
-        """Take a visit's memory over when the round is done."""
+        """Take a client's new state over when the round is done."""
         before = self._staged.get(client) or self._kept.get(client)
         if not state or (
             before is not None and before.state is not None and _same(state, before.state)
@@ -116,9 +116,7 @@ class ClientStates:
 
     def commit(self) -> None:
         """The round is done."""
-        if self._away is not None:
-            self._away.commit(list(self._accepted))
-            self._accepted = {}
+        self.ids.commit()
         for client, held in self._staged.items():
             before = self._kept.get(client)
             self._kept[client] = held
@@ -128,33 +126,31 @@ class ClientStates:
 
     def discard(self) -> None:
         """The round was broken off."""
-        if self._away is not None:
-            self._away.discard()
-            self._accepted = {}
+        self.ids.discard()
         staged, self._staged = self._staged, {}
         for held in staged.values():
             self._discard(held)
 
     @property
     def kept(self) -> Mapping[int, ClientState]:
-        """The memories taken over, by client; each is fetched when it is asked for."""
+        """The states taken over, by client; each is fetched when it is used."""
         return _Kept(self, self._kept)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors kept, wherever they are."""
+        """Bytes of all tensors kept, in RAM and on disk."""
         return sum(held.nbytes for held in self._kept.values())
 
     def table(self, round: int) -> Table:
-        """Where every memory kept is in the file, once all are there: for the checkpoint of
-        ``round``."""
+        """Write all states to the file; return where they are, for the checkpoint of ``round``."""
         for held in self._kept.values():
             if held.place is None:
                 self._write(held)
             held.named = True
         self._last = round
+        ids = self.ids.table(round)
         if not self._kept:
-            return {}
+            return ids
         self._spill.sync()
         places = [held.place for held in self._kept.values() if held.place is not None]
         return {
@@ -165,23 +161,25 @@ class ClientStates:
             "digest": torch.frombuffer(
                 bytearray().join(p.digest for p in places), dtype=torch.uint8
             ).view(-1, 16),
+            **ids,
         }
 
     def release(self, oldest: int) -> None:
         """The checkpoints of rounds before ``oldest`` are gone: what only they named is free."""
+        self.ids.release(oldest)
         while self._waiting and self._waiting[0][0] < oldest:
             self._spill.free(self._waiting.popleft()[1])
 
     def restore(self, tables: Mapping[int, Table]) -> None:
-        """Go on from the newest of these checkpoints' tables; `Damaged` if a memory is not what was
-        written.
+        """Go on from the newest of these checkpoints' tables; `Damaged` if a state was changed.
 
         Everything is read once to see that it is whole, and nothing is kept in RAM.
         """
         newest = max(tables)
-        if not tables[newest]:
+        self.ids.restore(tables)
+        if "client" not in tables[newest]:
             return
-        rows = {round: _rows(table) for round, table in sorted(tables.items()) if table}
+        rows = {round: _rows(table) for round, table in sorted(tables.items()) if "client" in table}
         named = {
             round: {held.place for held in kept.values() if held.place}
             for round, kept in rows.items()
@@ -237,7 +235,7 @@ class ClientStates:
         held.state = None
 
     def _discard(self, held: _Held) -> None:
-        """Nobody will ask for it again; a checkpoint may still name it."""
+        """It is not used again; a checkpoint may still name it."""
         if held.state is not None:
             self._let_go(held)
         if held.named and held.place is not None:

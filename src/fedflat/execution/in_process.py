@@ -1,7 +1,8 @@
-"""One visit after the other, in this process."""
+"""One client after the other, in this process."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,18 +32,29 @@ class InProcess(TextSpec):
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
-        """A crew of one."""
+        """Open a pool that works on one request at a time."""
         keep_memory()
         small = job.learner.flat.layout.dim < SMALL
         with threads(self.threads or (1 if small else torch.get_num_threads())):
             yield _InProcessPool(job, fed)
 
 
-@dataclass(frozen=True)
-class _InProcessPool:
-    job: ClientJob
-    fed: Federation
+class _InProcessPool(ClientPool):
+    def __init__(self, job: ClientJob, fed: Federation) -> None:
+        self.job, self.fed = job, fed
+        self.queue: deque[Request] = deque()
 
-    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
-        for request in requests:
-            yield run_or_fail(self.job, request, self.fed.data)
+    def begin(self) -> None:
+        self.queue.clear()
+
+    def accepts(self, ahead: int) -> bool:
+        """One at a time: a request that waits would only take memory."""
+        return ahead == 0
+
+    def submit(self, request: Request) -> None:
+        self.queue.append(request)
+
+    def collect(self) -> Sequence[PoolOutcome]:
+        if not self.queue:
+            return []
+        return [run_or_fail(self.job, self.queue.popleft(), self.fed.data)]

@@ -21,8 +21,7 @@ ALL = (signal.SIGINT, *ENDING)
 
 
 class Terminated(KeyboardInterrupt, SystemExit):
-    """A signal asked the process to end: whoever minds Ctrl-C minds it, and it is an exit status if
-    nobody does."""
+    """A signal asked the process to end: handled like Ctrl-C, else an exit status."""
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)

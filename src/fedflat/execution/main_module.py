@@ -19,8 +19,8 @@ from fedflat.errors import SettingError
 from fedflat.registry.plugins import MAINS
 
 REMEDY = (
-    'Put it into a module of its own and import it from there, or put what the script does under `if __name__ == "'
-    '__main__":`; or run without workers (executor="in-process").'
+    "Put it into a module of its own and import it from there, or put what the script does under "
+    '`if __name__ == "__main__":`; or run without workers (executor="in-process").'
 )
 
 
@@ -80,8 +80,8 @@ def refuse_while_importing() -> None:
     ever."""
     if _importing:
         raise SettingError(
-            "a worker process imported the script to find what is defined in it, and the script began a run. "
-            + REMEDY
+            "a worker process imported the script to find what is defined in it, and the script "
+            f"began a run. {REMEDY}"
         )
 
 
@@ -101,7 +101,8 @@ def main_module_of(used: Sequence[str]) -> tuple[MainModule | None, str | None]:
     if not guarded(Path(path)):
         return (
             None,
-            f"{what} {Path(path).name}, which would run again in every worker process that imports it",
+            f"{what} {Path(path).name}, which would run again in every worker process that "
+            "imports it",
         )
     return MainModule(name, str(Path(path).absolute())), None
 

@@ -57,7 +57,7 @@ def loads(message: bytes) -> Any:
 
 
 def opened(message: bytes) -> Any:
-    """What an answer says; an exception is raised here."""
+    """The content of an answer; an exception is raised here."""
     outcome = loads(message)
     if isinstance(outcome, BaseException):
         raise outcome

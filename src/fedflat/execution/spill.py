@@ -1,8 +1,7 @@
-"""Records in one file: written once, read in any order, and their room used again when nobody needs
-them.
+"""Records in one file: written once, read in any order, and their room used again once freed.
 
 A record is never changed in place, so one that a checkpoint names stays as it is until it is freed.
-Clients of one method remember equally much, so that room for one is room for any other. The file is
+The states of one method are equally large, so that room for one is room for any other. The file is
 read and written, not mapped: what the system keeps of it in its cache is the system's to give up,
 and no part of this process's memory.
 """
@@ -49,7 +48,7 @@ class Spill:
             self._end = max(self._end, place.offset + place.length)
 
     def write(self, content: bytes) -> Place:
-        """Put a record down."""
+        """Write a record; return where it is."""
         place = Place(self._room(len(content)), len(content), digest(content) if self.path else b"")
         rest, offset = memoryview(content), place.offset
         try:
@@ -66,7 +65,7 @@ class Spill:
         while left:
             piece = os.pread(self._handle, left, offset)
             if not piece:
-                raise Damaged(f"a client's memory ends {left} bytes too early")
+                raise Damaged(f"a client's state ends {left} bytes too early")
             pieces.append(piece)
             offset, left = offset + len(piece), left - len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -79,10 +78,10 @@ class Spill:
     def check(self, place: Place) -> None:
         """`Damaged` unless the record is what was written."""
         if digest(self.read(place)) != place.digest:
-            raise Damaged("a client's memory does not have the digest it had when it was written")
+            raise Damaged("a client's state does not have the digest it had when it was written")
 
     def free(self, place: Place) -> None:
-        """Nobody needs this record any more."""
+        """Give the room of a record back."""
         self._free.setdefault(place.length, []).append(place.offset)
 
     def sync(self) -> None:
@@ -119,9 +118,9 @@ class Spill:
     def _unwritable(self, error: OSError) -> RunError:
         if self.path is None and full(error):
             return RunError(
-                f"the disk is full: what clients remember beyond the memory allowed for it is kept in a temporary "
-                f"file in {tempfile.gettempdir()}. Free some space, name another folder with $TMPDIR, or allow more "
-                "memory."
+                "the disk is full: client states beyond the memory allowed for them are kept in a "
+                f"temporary file in {tempfile.gettempdir()}. Free some space, name another folder "
+                "with $TMPDIR, or allow more memory."
             )
         return unwritable(self.path or Path(tempfile.gettempdir()), error)
 

@@ -15,13 +15,12 @@ from fedflat.core.failures import ClientFailure
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
-from fedflat.execution.client_pool import PoolOutcome, Source, threads
+from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source, threads
 from fedflat.kernels.allocator import keep_memory
 from fedflat.registry.specs import TextSpec, register
 
 ROOM = 32 * 2**20
-"""Bytes that clients visited together may take; of more clients, some are visited after the
-others."""
+"""Bytes that the clients of one stack may take; further clients go into another stack."""
 
 
 @register("executor", "stacked")
@@ -29,9 +28,9 @@ others."""
 class Stacked(TextSpec):
     """Clients with equal numbers of examples as one batched computation, for small models.
 
-    The numbers are those of single visits up to the rounding of another order of summation. Clients
-    of unequal sizes are visited apart, and one that is like no other is visited alone: where no two
-    are alike, nothing is gained. ``threads`` work inside each operation, one if None.
+    The numbers are those of single clients up to the rounding of another order of summation.
+    Clients of unequal sizes are in different stacks, and one that is like no other trains alone:
+    where no two are alike, nothing is gained. ``threads`` work inside each operation, one if None.
     """
 
     threads: int | None = None
@@ -50,12 +49,13 @@ class Stacked(TextSpec):
         )
 
     @contextmanager
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[_StackedPool]:
-        """A crew that visits many at once."""
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
+        """Open a pool that trains many clients at once."""
         why = self.refusal(job, fed)
         if why is not None:
             raise SettingError(
-                f"clients cannot be visited in stacks: {why}. Visit them one by one, in this process or in workers."
+                f"clients cannot train in stacks: {why}. Train them one by one, in this process "
+                "(executor='in-process') or in workers (executor='workers')."
             )
         keep_memory()
         with threads(self.threads or 1):
@@ -67,36 +67,58 @@ class Stacked(TextSpec):
             )
 
 
-@dataclass(frozen=True)
-class _StackedPool:
-    job: ClientJob
-    fed: Federation
-    batched: StackedGradients
-    most: int
-    """Clients visited together."""
+class _StackedPool(ClientPool):
+    """Groups requests that can share a stack.
 
-    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
-        """Replies and new memories of those who are alike: as soon as they are as many as go
-        together, after those begun before them; the rest at the end."""
-        waiting: dict[
-            Any, list[tuple[Request, ClientData]]
-        ] = {}  # in the order of their first letters
-        for request in requests:
-            try:
-                data = self.fed.data(request.client)
-            except Exception as error:
-                yield ClientFailure.by(error, request.client, request.id)
-                continue
-            mine = signature(self.job, request, len(data))
-            waiting.setdefault(mine, []).append((request, data))
-            if len(waiting[mine]) == self.most:
-                for place in list(waiting)[: list(waiting).index(mine) + 1]:
-                    yield from self._visit(waiting.pop(place))
-        for alike in waiting.values():
-            yield from self._visit(alike)
+    A group runs as soon as it is full, after the groups that were begun before it; the others run
+    when no more requests come.
+    """
 
-    def _visit(self, alike: list[tuple[Request, ClientData]]) -> Sequence[PoolOutcome]:
-        """Those who are visited together are missing together."""
+    def __init__(
+        self, job: ClientJob, fed: Federation, batched: StackedGradients, capacity: int
+    ) -> None:
+        self.job, self.fed, self.batched = job, fed, batched
+        self._capacity = capacity
+        self.begin()
+
+    @property
+    def capacity(self) -> int:
+        return self._capacity
+
+    def begin(self) -> None:
+        self.groups: dict[Any, list[tuple[Request, ClientData]]] = {}
+        """Requests that wait, in the order of the first of each group."""
+        self.full: Any = None
+        """The signature of the group that is full."""
+        self.failures: list[PoolOutcome] = []
+
+    def accepts(self, ahead: int) -> bool:
+        return self.full is None
+
+    def submit(self, request: Request) -> None:
+        try:
+            data = self.fed.data(request.client)
+        except Exception as error:
+            self.failures.append(ClientFailure.by(error, request.client, request.id))
+            return
+        mine = signature(self.job, request, len(data))
+        group = self.groups.setdefault(mine, [])
+        group.append((request, data))
+        if len(group) == self.capacity:
+            self.full = mine
+
+    def collect(self) -> Sequence[PoolOutcome]:
+        """Run the first group; what is full is run before more requests are taken."""
+        if self.failures or not self.groups:
+            failures, self.failures = self.failures, []
+            return failures
+        first = next(iter(self.groups))
+        if first == self.full:
+            self.full = None
+        return self._run_group(self.groups.pop(first))
+
+    def _run_group(self, alike: list[tuple[Request, ClientData]]) -> Sequence[PoolOutcome]:
+        """Those who train together fail together."""
         requests, data = zip(*alike, strict=True)
         try:
             if len(alike) == 1:

@@ -1,26 +1,25 @@
-"""What goes between a server and its clients as bytes: texts and tensors, never code.
+"""Messages between a server and its clients as bytes: text and tensors, never code.
 
-    message   "fedflat message 1\\n" | digest of the rest (16 bytes) | length of the texts (4 bytes) | texts | tensors
+======================= ==============================================================
+`JobSpec`               once a run: what all requests have in common
+`Broadcast`             once an exchange: model, learning rate, instruction, shared extras
+`RequestMessage`        to one client: names its broadcast and its state by id
+`ClientReply`           from one client
+`ClientFailure`         from one client that has no reply
+======================= ==============================================================
 
-The texts are JSON, the tensors safetensors with numbers for names, by which the texts refer to
-them. Numbers, dtypes and shapes come out as they went in; JSON has no NaN and no infinity, which
-are written as texts. What a letter asks is a text of our language, and an order (what all visits of
-a run have in common) is the texts of run.json.
-
-The digest notices damage, not malice: whatever a message says has the kinds and the bounds that are
-written here, or it is refused. Whether tensors fit a model is for those to see who use them.
+`fedflat.execution.wire_envelope` has the layout of the bytes. A message has the types and the
+bounds that are written here, or it is refused. Whether tensors fit a model is checked where they
+are used.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load
 from torch import Tensor
 
 from fedflat.client.piece import ClientState
@@ -30,189 +29,176 @@ from fedflat.core.flat import Model
 from fedflat.core.json_schema import Schema, check
 from fedflat.core.messages import Broadcast, Extras, Reply
 from fedflat.errors import FedflatError
-from fedflat.files import Damaged, digest, pack, parse_json
+from fedflat.execution.wire_envelope import (
+    MOST,
+    TensorReader,
+    TensorWriter,
+    seal,
+    unseal,
+)
+from fedflat.files import Damaged
 from fedflat.registry.specs import parse
-
-MAGIC = b"fedflat message 1\n"
-SIGN, LENGTH = 16, 4
-"""Bytes of the digest, and of the length of the texts."""
-MOST, MOST_TEXT = 2**33, 2**28
-"""Bytes of the largest message that is read, and of its texts."""
 
 
 class WireError(FedflatError):
-    """Bytes that are no message, or a damaged one, or one that says what cannot be."""
+    """Bytes that are no message, or a damaged one, or one with impossible content."""
 
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What all visits of a run have in common, in texts, and what clients are told before round
-    0."""
+    """What all requests of a run have in common, as text, and what clients get before round 0."""
 
     settings: Mapping[str, Any]
     shared: Extras = field(default_factory=dict)
+    sample: tuple[Tensor, ...] = ()
+    """Zeros with the shapes and dtypes of two examples, from which clients build their module."""
+
+
+@dataclass(frozen=True)
+class RequestMessage:
+    """A request that names its broadcast by id."""
+
+    id: str
+    client: int
+    broadcast: str
+    """The id of the broadcast (`message_id`)."""
+    preceding: tuple[int, float] | None = None
+    """What `Broadcast.preceding` has for this client, if it has anything."""
+    state: ClientState = field(default_factory=dict)
+    """The client's state, where the server keeps it."""
+    state_id: str | None = None
+    """The id of the request that made the client's state, where the client keeps it."""
+    keep: tuple[str, ...] = ()
+    """The ids of all states that the client must keep."""
+
+    @classmethod
+    def of(cls, request: Request, broadcast: str) -> RequestMessage:
+        """The message for a request whose broadcast has the id ``broadcast``."""
+        return cls(
+            request.id,
+            request.client,
+            broadcast,
+            request.broadcast.preceding.get(request.client),
+            request.state,
+            request.state_id,
+            request.keep,
+        )
+
+    def request(self, broadcast: Broadcast) -> Request:
+        """The request, with the broadcast that it names."""
+        if self.preceding is not None:
+            broadcast = replace(broadcast, preceding={self.client: self.preceding})
+        return Request(self.client, broadcast, self.state, self.id, self.state_id, self.keep)
 
 
 @dataclass(frozen=True)
 class ClientReply:
-    """What came of a visit."""
+    """The outcome of a request."""
 
     reply: Reply
-    state: ClientState
-    """What the client remembers from now on, where the server keeps that for it."""
+    state: ClientState = field(default_factory=dict)
+    """The client's new state, where the server keeps it."""
+    kept: bool = False
+    """Whether the client keeps a new state under the id of the request."""
 
 
-Message = JobSpec | Request | ClientReply | ClientFailure
+Message = JobSpec | Broadcast | RequestMessage | ClientReply | ClientFailure
 
 
-def encode(message: Message) -> bytes:
-    """The bytes of a message."""
-    writer = _Writer()
+def encode(message: Message, *, model_of: str | None = None) -> bytes:
+    """Return the bytes of a message.
+
+    Args:
+        message: What to encode.
+        model_of: For a broadcast: the id of an earlier one that the receiver still has and whose
+            model is the same; the model is not encoded again.
+    """
+    writer = TensorWriter()
     if isinstance(message, JobSpec):
-        texts: dict[str, Any] = {
-            "kind": "order",
-            "texts": dict(message.settings),
-            "told": writer.all(message.shared),
+        text: dict[str, Any] = {
+            "kind": "job",
+            "settings": dict(message.settings),
+            "shared": writer.all(message.shared),
+            "sample": [writer.put(tensor) for tensor in message.sample],
         }
     elif isinstance(message, ClientFailure):
-        texts = {
-            "kind": "missing",
-            "client": message.client,
-            "letter": message.request,
-            "reason": message.reason,
-            "why": message.detail,
-        }
+        text = {"kind": "failure", **{name: getattr(message, name) for name in _FAILURE}}
+    elif isinstance(message, Broadcast):
+        text = _broadcast(message, writer, model_of)
+    elif isinstance(message, RequestMessage):
+        text = _request(message, writer)
     else:
-        texts = (
-            _letter(message, writer) if isinstance(message, Request) else _answer(message, writer)
-        )
-    said = json.dumps(texts, allow_nan=False).encode()
-    rest = len(said).to_bytes(LENGTH, "little") + said + pack(writer.tensors)
-    return MAGIC + digest(rest) + rest
+        text = _reply(message, writer)
+    return seal(text, writer.tensors)
 
 
 def decode(
-    content: bytes, *, model: Model | None = None, device: str = "cpu", most: int = MOST
+    content: bytes,
+    *,
+    models: Mapping[str, Model] | None = None,
+    device: str = "cpu",
+    most: int = MOST,
 ) -> Message:
-    """The message that bytes say, its tensors on ``device``; `WireError` if they say none.
+    """Return the message that bytes hold, its tensors on ``device``; `WireError` if they hold none.
 
-    ``model`` is the one that the client was sent last, which a letter may repeat without sending it
-    again. Of more than ``most`` bytes none is looked at.
+    Args:
+        content: The bytes.
+        models: The models of earlier broadcasts by their ids, to which a broadcast may refer.
+        device: Where to put the tensors.
+        most: The largest number of bytes that is read.
     """
     try:
-        texts, tensors = _opened(content, most)
-        check(texts, {"kind": set(_SCHEMAS), "*": object})
-        check(texts, _SCHEMAS[texts["kind"]])
-        reader = _Reader(tensors, device)
-        if texts["kind"] == "order":
-            message: Message = JobSpec(texts["texts"], reader.all(texts.get("told", {})))
-        elif texts["kind"] == "missing":
-            message = ClientFailure(*(texts[name] for name in _MISSING))
-        elif texts["kind"] == "letter":
-            message = _read_letter(texts, reader, model)
+        text, tensors = unseal(content, most)
+        check(text, {"kind": set(_SCHEMAS), "*": object})
+        check(text, _SCHEMAS[text["kind"]])
+        reader = TensorReader(tensors, device)
+        if text["kind"] == "job":
+            sample = tuple(reader.take(number) for number in text["sample"])
+            message: Message = JobSpec(text["settings"], reader.all(text["shared"]), sample)
+        elif text["kind"] == "failure":
+            message = ClientFailure(*(text[name] for name in _FAILURE))
+        elif text["kind"] == "broadcast":
+            message = _read_broadcast(text, reader, models or {})
+        elif text["kind"] == "request":
+            message = _read_request(text, reader)
         else:
-            message = _read_answer(texts, reader)
+            message = _read_reply(text, reader)
         reader.finish()
     except Damaged as error:
         raise WireError(f"a message cannot be read: {error}. Have it sent again.") from None
     return message
 
 
-def _opened(content: bytes, most: int) -> tuple[Any, dict[str, Tensor]]:
-    head = len(MAGIC) + SIGN
-    if len(content) > most:
-        raise Damaged(f"it has {len(content):,} bytes, and at most {most:,} are read")
-    if content[: len(MAGIC)] != MAGIC:
-        raise Damaged("it is no message of this version of fedflat")
-    rest = content[head:]
-    if content[len(MAGIC) : head] != digest(rest):
-        raise Damaged("bytes of it are missing or have changed on the way")
-    length = int.from_bytes(rest[:LENGTH], "little")
-    if length > min(MOST_TEXT, len(rest) - LENGTH):
-        raise Damaged(f"its texts cannot have {length:,} bytes")
-    try:
-        return parse_json(rest[LENGTH : LENGTH + length]), load(rest[LENGTH + length :])
-    except (
-        SafetensorError,
-        ValueError,
-        RuntimeError,
-        KeyError,
-        TypeError,
-        OverflowError,
-        MemoryError,
-    ) as error:
-        raise Damaged(f"its tensors are none ({error})") from None
-
-
-class _Writer:
-    """Tensors of a message, by number."""
-
-    def __init__(self) -> None:
-        self.tensors: dict[str, Tensor] = {}
-
-    def put(self, tensor: Tensor) -> int:
-        number = len(self.tensors)
-        self.tensors[str(number)] = tensor.detach().cpu()
-        return number
-
-    def all(self, extras: Extras) -> dict[str, dict[str, int]]:
-        return {
-            key: {name: self.put(t) for name, t in named.items()} for key, named in extras.items()
-        }
-
-    def model(self, model: Model | None) -> list[int] | None:
-        return None if model is None else [self.put(model.params), self.put(model.buffers)]
-
-
-class _Reader:
-    """Tensors of a message; each is taken once."""
-
-    def __init__(self, tensors: dict[str, Tensor], device: str) -> None:
-        self.tensors, self.device = tensors, device
-
-    def take(self, number: int) -> Tensor:
-        if str(number) not in self.tensors:
-            raise Damaged(f"its tensor {number} is not there, or is used twice")
-        return self.tensors.pop(str(number)).to(self.device)
-
-    def all(self, numbers: dict[str, dict[str, int]]) -> dict[str, dict[str, Tensor]]:
-        return {
-            key: {name: self.take(n) for name, n in named.items()} for key, named in numbers.items()
-        }
-
-    def model(self, numbers: list[int] | None) -> Model | None:
-        if numbers is not None and len(numbers) != 2:
-            raise Damaged(f"a model has parameters and buffers, found {len(numbers)} tensors")
-        return None if numbers is None else Model(self.take(numbers[0]), self.take(numbers[1]))
-
-    def finish(self) -> None:
-        if self.tensors:
-            raise Damaged("it has tensors that it does not use")
-
-
 _NUMBER = (float, {"nan", "inf", "-inf"})
-_MISSING = {"client": int, "letter": str, "reason": set(REASONS), "why": str}
+_FAILURE = {"client": int, "request": str, "reason": set(REASONS), "detail": str}
 _EXTRAS = {"*": {"*": int}}
 _SCHEMAS: dict[str, Schema] = {
-    "order": {"kind": str, "texts": {"*": object}, "told?": _EXTRAS},
-    "missing": {"kind": str, **_MISSING},
-    "letter": {
+    "job": {"kind": str, "settings": {"*": object}, "shared": _EXTRAS, "sample": [int]},
+    "failure": {"kind": str, **_FAILURE},
+    "broadcast": {
+        "kind": str,
+        "round": int,
+        "lr": _NUMBER,
+        "instruction": str,
+        "commit": bool,
+        "repetition": int,
+        "model": ([int], None),
+        "model_of": (str, None),
+        "extras": _EXTRAS,
+    },
+    "request": {
         "kind": str,
         "id": str,
         "client": int,
-        "round": int,
-        "lr": _NUMBER,
-        "commit": bool,
-        "ask": str,
-        "visit": int,
-        "model": ([int], None),
-        "before": ([_NUMBER], None),
-        "extras": _EXTRAS,
-        "memory": _EXTRAS,
+        "broadcast": str,
+        "preceding": ([_NUMBER], None),
+        "state": _EXTRAS,
+        "state_id": (str, None),
+        "keep": [str],
     },
-    "answer": {
+    "reply": {
         "kind": str,
-        "letter": str,
+        "request": str,
         "client": int,
         "delta": int,
         "buffers": int,
@@ -220,69 +206,94 @@ _SCHEMAS: dict[str, Schema] = {
         "samples": int,
         "steps": int,
         "metrics": {"*": _NUMBER},
-        "own": ([int], None),
+        "client_params": ([int], None),
         "extras": _EXTRAS,
-        "memory": _EXTRAS,
+        "state": _EXTRAS,
+        "kept": bool,
     },
 }
 
 
-def _letter(request: Request, writer: _Writer) -> dict[str, Any]:
-    broadcast, client = request.broadcast, request.client
+def _broadcast(broadcast: Broadcast, writer: TensorWriter, model_of: str | None) -> dict[str, Any]:
     model = Model(broadcast.params, broadcast.buffers)
     if not broadcast.instruction.needs_model:
         model = Model(broadcast.params.new_empty(0), broadcast.buffers.new_empty(0))
     return {
-        "kind": "letter",
-        "id": request.id,
-        "client": client,
+        "kind": "broadcast",
         "round": broadcast.round,
         "lr": _number(broadcast.lr),
-        "ask": repr(broadcast.instruction),
+        "instruction": repr(broadcast.instruction),
         "commit": broadcast.commit,
-        "visit": broadcast.repetition,
-        "model": None if broadcast.repeat else writer.model(model),
-        "before": [_number(told) for told in broadcast.preceding[client]]
-        if broadcast.preceding
-        else None,
+        "repetition": broadcast.repetition,
+        "model": writer.model(model) if model_of is None else None,
+        "model_of": model_of,
         "extras": writer.all(broadcast.extras),
-        "memory": writer.all(request.state),
     }
 
 
-def _read_letter(texts: dict[str, Any], reader: _Reader, known: Model | None) -> Request:
-    sent, client, before = reader.model(texts["model"]), texts["client"], texts["before"]
-    model = known if sent is None else sent
+def _read_broadcast(
+    text: dict[str, Any], reader: TensorReader, models: Mapping[str, Model]
+) -> Broadcast:
+    sent, model_of = reader.model(text["model"]), text["model_of"]
+    if (sent is None) == (model_of is None):
+        raise Damaged("it must have a model or the id of a broadcast that has it")
+    model = models.get(model_of) if sent is None else sent
     if model is None:
-        raise Damaged("it repeats a model that was not sent before")
-    if before is not None and (len(before) != 2 or not isinstance(before[0], int)):
-        raise Damaged(
-            f"how many clients were asked before and what they do must be two numbers, found {before}"
-        )
+        raise Damaged(f"it refers to the model of the broadcast {model_of!r}, which is not here")
     try:
-        ask = parse(texts["ask"], "ask")
+        instruction = parse(text["instruction"], "ask")
     except FedflatError as error:
-        raise Damaged(f"what it asks cannot be read: {str(error).rstrip('.')}") from None
-    broadcast = Broadcast(
-        round=texts["round"],
+        raise Damaged(f"its instruction cannot be read: {str(error).rstrip('.')}") from None
+    return Broadcast(
+        round=text["round"],
         params=model.params,
         buffers=model.buffers,
-        lr=float(texts["lr"]),
-        extras=reader.all(texts["extras"]),
-        instruction=ask,
-        commit=texts["commit"],
+        lr=float(text["lr"]),
+        extras=reader.all(text["extras"]),
+        instruction=instruction,
+        commit=text["commit"],
         repeat=sent is None,
-        preceding={} if before is None else {client: (before[0], float(before[1]))},
-        repetition=texts["visit"],
+        repetition=text["repetition"],
     )
-    return Request(client, broadcast, reader.all(texts["memory"]), texts["id"])
 
 
-def _answer(answer: ClientReply, writer: _Writer) -> dict[str, Any]:
+def _request(message: RequestMessage, writer: TensorWriter) -> dict[str, Any]:
+    before = message.preceding
+    return {
+        "kind": "request",
+        "id": message.id,
+        "client": message.client,
+        "broadcast": message.broadcast,
+        "preceding": None if before is None else [_number(value) for value in before],
+        "state": writer.all(message.state),
+        "state_id": message.state_id,
+        "keep": list(message.keep),
+    }
+
+
+def _read_request(text: dict[str, Any], reader: TensorReader) -> RequestMessage:
+    before = text["preceding"]
+    if before is not None and (len(before) != 2 or not isinstance(before[0], int)):
+        raise Damaged(
+            "the number of preceding clients and the sum of their mean batches must be two numbers,"
+            f" found {before}"
+        )
+    return RequestMessage(
+        id=text["id"],
+        client=text["client"],
+        broadcast=text["broadcast"],
+        preceding=None if before is None else (before[0], float(before[1])),
+        state=reader.all(text["state"]),
+        state_id=text["state_id"],
+        keep=tuple(text["keep"]),
+    )
+
+
+def _reply(answer: ClientReply, writer: TensorWriter) -> dict[str, Any]:
     reply = answer.reply
     return {
-        "kind": "answer",
-        "letter": reply.request,
+        "kind": "reply",
+        "request": reply.request,
         "client": reply.client,
         "delta": writer.put(reply.delta),
         "buffers": writer.put(reply.buffers),
@@ -290,26 +301,27 @@ def _answer(answer: ClientReply, writer: _Writer) -> dict[str, Any]:
         "samples": reply.samples,
         "steps": reply.steps,
         "metrics": {name: _number(value) for name, value in reply.metrics.items()},
-        "own": writer.model(reply.client_params),
+        "client_params": writer.model(reply.client_params),
         "extras": writer.all(reply.extras),
-        "memory": writer.all(answer.state),
+        "state": writer.all(answer.state),
+        "kept": answer.kept,
     }
 
 
-def _read_answer(texts: dict[str, Any], reader: _Reader) -> ClientReply:
+def _read_reply(text: dict[str, Any], reader: TensorReader) -> ClientReply:
     reply = Reply(
-        client=texts["client"],
-        delta=reader.take(texts["delta"]),
-        buffers=reader.take(texts["buffers"]),
-        examples=texts["examples"],
-        samples=texts["samples"],
-        extras=reader.all(texts["extras"]),
-        metrics={name: float(value) for name, value in texts["metrics"].items()},
-        steps=texts["steps"],
-        client_params=reader.model(texts["own"]),
-        request=texts["letter"],
+        client=text["client"],
+        delta=reader.take(text["delta"]),
+        buffers=reader.take(text["buffers"]),
+        examples=text["examples"],
+        samples=text["samples"],
+        extras=reader.all(text["extras"]),
+        metrics={name: float(value) for name, value in text["metrics"].items()},
+        steps=text["steps"],
+        client_params=reader.model(text["client_params"]),
+        request=text["request"],
     )
-    return ClientReply(reply, reader.all(texts["memory"]))
+    return ClientReply(reply, reader.all(text["state"]), text["kept"])
 
 
 def _number(value: float) -> float | str:

@@ -1,4 +1,4 @@
-"""The life of a worker process: read the order, then answer letters until the line goes dead."""
+"""A worker process: open the job, then answer requests until the connection is closed."""
 
 from __future__ import annotations
 
@@ -23,19 +23,10 @@ from fedflat.registry.plugins import load_same
 
 
 def work(line: Connection, tap: Connection | None) -> None:
-    """Everything a worker does; ``tap`` is where it tells what it spent its time on."""
+    """Do everything a worker does; its profile goes to ``tap``."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
-        keep_memory()
-        way, plugins, count = loads(line.recv_bytes())
-        torch.set_num_threads(count)
-        with importing():
-            for named in plugins:
-                load_same(named)
-        if way is not None:
-            way.take()
-        job, source = loads(line.recv_bytes())
-        fed = source()
+        job, fed = open_job(line.recv_bytes(), line.recv_bytes())
     except Exception as error:
         answer(line, error)
         return
@@ -44,8 +35,27 @@ def work(line: Connection, tap: Connection | None) -> None:
         _serve(line, job, fed)
 
 
+def open_job(setup: bytes, content: bytes) -> tuple[ClientJob, Federation]:
+    """Prepare this process for a run, and open its job and its data.
+
+    Args:
+        setup: Pickled: the main module, the plugins and the number of threads.
+        content: Pickled: the job, and the function that opens its data.
+    """
+    keep_memory()
+    way, plugins, count = loads(setup)
+    torch.set_num_threads(count)
+    with importing():
+        for named in plugins:
+            load_same(named)
+    if way is not None:
+        way.take()
+    job, source = loads(content)
+    return job, source()
+
+
 def _die_with_parent() -> None:
-    """Nobody waits for what an orphan computes: it ends at once, even in the middle of a visit."""
+    """End at once when the parent has ended, even in the middle of a request."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])
@@ -64,7 +74,7 @@ def _serve(line: Connection, job: ClientJob, fed: Federation) -> None:
 
 
 def answer(line: Connection, outcome: object) -> None:
-    """Send what came of it; an exception with the traceback it has here."""
+    """Send an outcome; an exception with its traceback as a note."""
     if isinstance(outcome, Exception):
         outcome.add_note("".join(traceback.format_exception(outcome)))
         outcome = _portable(outcome)
@@ -72,7 +82,7 @@ def answer(line: Connection, outcome: object) -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """The error itself, or one that says the same if it cannot be sent."""
+    """The error itself, or one with the same message if it cannot be sent."""
     try:
         loads(dumps(error))
         return error

@@ -1,11 +1,11 @@
-"""Several clients at a time, each in a worker process: the same bits as in this one, for equal
-threads."""
+"""Several clients at a time, each in a worker process, with the same bits for equal threads."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ from fedflat.execution.main_module import REMEDY, MainModule, hidden, main_modul
 from fedflat.execution.pickling import dumps, opened, packed
 from fedflat.execution.profiling.worker_samples import Taps
 from fedflat.execution.safe_path import safe_path
+from fedflat.execution.scheduler import run_chains
 from fedflat.execution.worker_died import WorkerDied, death_of
 from fedflat.execution.worker_start import FAILED, start
 from fedflat.kernels.allocator import huge_pages, keep_memory
@@ -41,7 +42,7 @@ def cores() -> int:
 class Workers(TextSpec):
     """Several clients at a time, each in a worker process; by default one process per core.
 
-    A client is not bound to a worker: its memory travels with the letter and comes back.
+    A client is not bound to a worker: its state travels with the request and comes back.
     """
 
     workers: int = field(default_factory=cores)
@@ -57,8 +58,9 @@ class Workers(TextSpec):
         order = pickle_job(job, source)
         if isinstance(order, str):
             raise SettingError(
-                f"the run cannot be sent to worker processes: {order}. Models, losses and data given in Python must be "
-                f"defined at the top level of a module that they can import. {REMEDY}"
+                f"the run cannot be sent to worker processes: {order}. Models, losses and data "
+                "given in Python must be defined at the top level of a module that they can "
+                f"import. {REMEDY}"
             )
         pool = _WorkerPool(order, self.workers, self.threads)
         try:
@@ -71,7 +73,7 @@ class Workers(TextSpec):
 
 @dataclass(frozen=True)
 class PickledJob:
-    """A job and the way to its data, ready to be sent."""
+    """A job and the function that opens its data, as bytes."""
 
     content: bytes
     way: MainModule | None
@@ -81,7 +83,7 @@ class PickledJob:
 
 
 def pickle_job(job: ClientJob, source: Source) -> PickledJob | str:
-    """The order for worker processes; or why there can be none, as the end of a sentence."""
+    """The job for worker processes; or why it cannot be sent, as the end of a sentence."""
     try:
         parcel = packed((job, source))
     except Exception as error:
@@ -92,9 +94,9 @@ def pickle_job(job: ClientJob, source: Source) -> PickledJob | str:
 
 @contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Processes started in here never hear what a terminal or a scheduler sends to all: ending them
-    is our business."""
-    resource_tracker.ensure_running()  # else the first process starts it, which lets Ctrl-C through again
+    """Processes started in here block the signals that a terminal or a scheduler sends to all."""
+    # else the first process starts it, which lets Ctrl-C through again
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
     try:
         yield
@@ -102,23 +104,31 @@ def _deaf_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-Place = tuple[int, int, Request]
-"""Which exchange of a crew a letter belongs to, which one of it, or of which chain, it is, and the
-letter."""
+class _WorkerPool(ClientPool):
+    """Processes, each of which works on one request; requests beyond these wait here.
 
+    A worker that dies fails its request. It is replaced when the run goes on without that client
+    and requests wait: a run that fails does not wait for a new process.
+    """
 
-class _WorkerPool:
     def __init__(self, order: PickledJob, n: int, threads: int) -> None:
         self.order, self.n, self.threads = order, n, threads
         self.context = multiprocessing.get_context("spawn")
         self.taps = Taps(self.context)
         self.workers: dict[Connection, SpawnProcess] = {}
-        self.busy: dict[Connection, Place] = {}
-        """Who works on what."""
+        self.busy: dict[Connection, tuple[int, Request]] = {}
+        """Who works on what, and the number of its exchange."""
         self.exchanges = 0
         self.idle: list[Connection] = []
-        self.told: dict[Connection, Broadcast] = {}
-        """What each of them was sent last in this exchange."""
+        self.queue: deque[Request] = deque()
+        self.replaces = False
+        """Whether workers that died are replaced if requests wait."""
+        self.sent: dict[Connection, Broadcast] = {}
+        """The last broadcast of this exchange that each of them got."""
+
+    @property
+    def capacity(self) -> int:
+        return self.n
 
     def fill(self) -> None:
         """Start as many processes as are missing, and wait until they are ready."""
@@ -147,7 +157,7 @@ class _WorkerPool:
         self.idle += new
 
     def close(self) -> None:
-        """End all of them, in the middle of a visit too."""
+        """End all of them, in the middle of a request too."""
         self.taps.collect(self.workers.values())
         for line, process in self.workers.items():
             line.close()
@@ -155,94 +165,66 @@ class _WorkerPool:
             process.join()
 
     def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
-        """Hand letters out as workers get free, at most two for each worker ahead of what was
-        handed on.
+        """Yield the outcomes of all requests.
 
-        What is done with a reply is done by one thread: the cores are the workers'. Answers to
-        letters of an exchange that was given up are dropped when they come. A worker that dies
-        leaves its client missing. It is replaced when the caller goes on without that client and
-        letters are left: a run that fails does not wait for a new process.
+        The caller works with one thread meanwhile, because the workers use the cores.
         """
-        self._begin()
-        sent, done = 0, dict[int, tuple[Request, bytes | WorkerDied]]()
         with threads(1):
-            for place in range(len(requests)):
-                while True:
-                    while self.idle and sent < min(len(requests), place + 2 * len(self.workers)):
-                        self._hand(sent, requests[sent])
-                        sent += 1
-                    if place in done:
-                        break
-                    done |= {at: (request, answer) for at, request, answer in self._answers()}
-                request, answer = done.pop(place)
-                yield _outcome(request, answer)
-                if isinstance(answer, WorkerDied) and sent < len(requests):
-                    self.fill()
+            yield from super().run(requests)
 
     def run_chains(
         self, requests: Sequence[Request], then: Then, left: Left
     ) -> Iterator[PoolOutcome]:
-        """As `visit`, along chains: workers that get free go on with the chain that has most left
-        to do.
-
-        If that is another one than the worker's own, it is handed out before the reply is even
-        read.
-        """
-        self._begin()
-        waiting = dict(enumerate(requests))
-        """Chains that nobody works on, and their next letters."""
-        made, done = [0] * len(requests), dict[int, PoolOutcome]()
-
-        def hand_out(least: float = 0.0) -> None:
-            """Give chains with at least so much left to workers that are idle."""
-            while self.idle and waiting:
-                most, place = max((left(one, made[one]), -one) for one in waiting)
-                if most < least:
-                    return
-                self._hand(-place, waiting.pop(-place))
-
+        """Yield the last outcome of each chain."""
         with threads(1):
-            for place in range(len(requests)):
-                while place not in done:
-                    hand_out()
-                    for at, request, answer in self._answers():
-                        made[at] += 1
-                        hand_out(left(at, made[at]))
-                        outcome = _outcome(request, answer)
-                        following = then(at, outcome)
-                        if following is None:
-                            done[at] = outcome
-                        else:
-                            waiting[at] = following
-                        if isinstance(answer, WorkerDied) and waiting:
-                            self.fill()
-                yield done.pop(place)
+            yield from run_chains(self, requests, then, left)
 
-    def _begin(self) -> None:
-        self.exchanges, self.told = self.exchanges + 1, {}
+    def begin(self) -> None:
+        """Answers to requests of earlier exchanges are dropped when they come."""
+        self.exchanges, self.sent = self.exchanges + 1, {}
+        self.queue.clear()
         self.idle = [line for line in self.workers if line not in self.busy]
         self.fill()
 
-    def _answers(self) -> Iterator[tuple[int, Request, bytes | WorkerDied]]:
-        """Wait for workers; what those answer whose letters are of this exchange, all of whom are
-        idle then."""
-        for ready in wait(list(self.busy)):
-            assert isinstance(ready, Connection)
-            (exchange, at, request), answer = self.busy.pop(ready), self._answer(ready)
-            self.idle += [ready] if ready in self.workers else []
-            if exchange == self.exchanges:
-                yield at, request, answer
-            elif ready not in self.workers:
-                self.fill()
+    def submit(self, request: Request) -> None:
+        self.queue.append(request)
+        self._start()
 
-    def _hand(self, at: int, request: Request) -> None:
-        """Give a letter to a worker that is idle."""
+    def collect(self) -> Sequence[PoolOutcome]:
+        came: list[tuple[Request, bytes | WorkerDied]] = []
+        while not came and (self.busy or self.queue):
+            if not self.busy:
+                self.recover()
+            for ready in wait(list(self.busy)):
+                assert isinstance(ready, Connection)
+                (exchange, request), answer = self.busy.pop(ready), self._answer(ready)
+                if ready in self.workers:
+                    self.idle.append(ready)
+                elif exchange != self.exchanges:
+                    self.replaces = True
+                self._start()  # before its answer is decoded
+                if exchange == self.exchanges:
+                    came.append((request, answer))
+        return [_outcome(*one) for one in came]
+
+    def recover(self) -> None:
+        self.replaces = True
+        self._start()
+
+    def _start(self) -> None:
+        """Let idle workers begin with the requests that wait."""
+        if self.replaces and len(self.queue) > len(self.idle):
+            self.replaces = False
+            self.fill()
+        while self.idle and self.queue:
+            self._hand(self.queue.popleft())
+
+    def _hand(self, request: Request) -> None:
+        """Give a request to a worker that is idle."""
         line = self.idle.pop()
-        self.busy[line] = self.exchanges, at, request
-        if (
-            self.told.get(line) is not request.broadcast
-        ):  # the same for all of an exchange: once is enough
-            self.told[line] = request.broadcast
+        self.busy[line] = self.exchanges, request
+        if self.sent.get(line) is not request.broadcast:
+            self.sent[line] = request.broadcast
             _send(line, dumps(request.broadcast))
         _send(line, dumps((request.client, request.state, request.id)))
 

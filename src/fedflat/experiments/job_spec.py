@@ -1,8 +1,7 @@
-"""What all visits of a run have in common, as texts, and made again from them: for clients
-elsewhere.
+"""What all requests of a run have in common, as text, and made again from it: for clients elsewhere.
 
-The texts are those of run.json: method, model, data, local work. What only Python can say cannot be
-ordered.
+The text is that of run.json: method, model, data, local work. Objects that exist only in Python cannot
+be sent. A client builds its module from the shapes of the examples; it needs no test set for it.
 """
 
 from __future__ import annotations
@@ -10,19 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
+from fedflat.client.learner import Learner
 from fedflat.client.piece import Piece
 from fedflat.client.training import ClientJob
 from fedflat.core.json_schema import check
+from fedflat.data.batch import arguments
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.errors import FedflatError, SettingError
 from fedflat.execution.wire_format import JobSpec
-from fedflat.experiments.experiment import from_json
+from fedflat.experiments.experiment import Experiment, from_json
 from fedflat.experiments.run_folder.schema import EXPERIMENT
 from fedflat.files import Damaged
 from fedflat.registry.specs import parse
 
 ORDER = {
     "experiment": EXPERIMENT,
+    "shape": [int],
+    "outputs": int,
     "measures": [str],
     "mean_examples": float,
     "shows": bool,
@@ -48,30 +53,30 @@ def spec_of_job(job: ClientJob) -> JobSpec:
         )
     texts = {
         "experiment": dict(job.experiment),
+        "shape": list(job.learner.shape),
+        "outputs": job.learner.outputs,
         "measures": [repr(piece) for piece in measures],
         "mean_examples": job.mean_examples,
         "shows": job.returns_models,
         "attackers": {str(client): repr(attacker) for client, attacker in job.attackers.items()},
     }
-    return JobSpec(texts, job.shared)
+    sample = tuple(torch.zeros_like(x) for x in arguments(job.learner.sample))
+    return JobSpec(texts, job.shared, sample)
 
 
-def job_of_spec(
-    order: JobSpec, *, on: DataSpec | None = None, device: str = "cpu"
-) -> tuple[ClientJob, Federation]:
-    """The job that an order says, and the data: those it names, or the client's own, ``on``."""
-    texts: Mapping[str, Any] = order.settings
+def job_of_spec(spec: JobSpec, *, device: str = "cpu") -> ClientJob:
+    """Build the job that a spec describes; no data are opened."""
+    texts: Mapping[str, Any] = spec.settings
     try:
         check(texts, ORDER)
     except Damaged as error:
         raise _unfollowed(error) from None
-    exp = from_json(texts["experiment"], on=on)
+    exp = from_json(texts["experiment"])
     measures = [_measure(text) for text in texts["measures"]]
     if not all(isinstance(piece, Piece) for piece in measures):
         raise _unfollowed(f"of {texts['measures']} not all can be measured here")
-    fed = exp.source(device)()
-    job = ClientJob(
-        exp.open_learner(fed, device),
+    return ClientJob(
+        _learner(exp, spec, device),
         (*exp.pieces(), *measures),
         exp.local,
         exp.seed,
@@ -79,9 +84,33 @@ def job_of_spec(
         texts["shows"],
         texts["experiment"],
         {int(client): parse(text, "attacker") for client, text in texts["attackers"].items()},
-        order.shared,
+        spec.shared,
     )
-    return job, fed
+
+
+def data_of_spec(spec: JobSpec, *, on: DataSpec | None = None, device: str = "cpu") -> Federation:
+    """Open the data that a spec names, or the client's own, ``on``."""
+    exp = from_json(spec.settings["experiment"], on=on)
+    return exp.source(device)()
+
+
+def _learner(exp: Experiment, spec: JobSpec, device: str) -> Learner:
+    sample = tuple(x.to(device) for x in spec.sample)
+    if not sample:
+        raise _unfollowed("it has no sample of the inputs")
+    return Learner(
+        exp.model,
+        tuple(spec.settings["shape"]),
+        spec.settings["outputs"],
+        seed=exp.seed,
+        task=exp.task,
+        loss=exp.loss,
+        dtype=exp.dtype,
+        device=device,
+        layout=exp.layout,
+        convolutions=exp.convolutions,
+        sample=sample[0] if len(sample) == 1 else sample,
+    )
 
 
 def _unfollowed(why: object) -> SettingError:

@@ -27,7 +27,7 @@ HOMES = (
 """Modules with names that experiments use. Their texts can contain each other, so all of them are
 imported."""
 KIND_HOMES = {
-    "executor": ("execution",),
+    "executor": ("execution", "experiments.loopback"),
     "metric": ("experiments.recording",),
     "logger": ("experiments.loggers",),
     "command": (),

@@ -189,7 +189,8 @@ def test_workers_are_asked_in_the_middle_of_a_visit(monkeypatch: pytest.MonkeyPa
     prepared = prepare(experiment(model=Slow(), sampler=Cohorts(clients=5)))
     start = prepared.learner.initial()
     requests = [
-        Request(client, Broadcast(0, start.params, start.buffers, 0.1), {}) for client in range(5)
+        Request(client, Broadcast(0, start.params, start.buffers, 0.1), {}, str(client))
+        for client in range(5)
     ]
     with tapping() as found:
         with Workers(2).open(prepared.job, prepared.fed, prepared.source) as pool:

@@ -117,11 +117,15 @@ CASES = [
         START,
     ),
     (
-        (*FOLD, "fedflat.execution.workers:_WorkerPool.run", "multiprocessing.connection:wait"),
+        (*FOLD, "fedflat.execution.workers:_WorkerPool.collect", "multiprocessing.connection:wait"),
         "waiting",
     ),
     (
-        (*FOLD, "fedflat.execution.workers:_WorkerPool.run", "fedflat.execution.pickling:receive"),
+        (
+            *FOLD,
+            "fedflat.execution.workers:_WorkerPool.collect",
+            "fedflat.execution.pickling:receive",
+        ),
         "messages",
     ),
     (

@@ -18,6 +18,7 @@ from experiments.small import begin, final, go_on, rows, timeless
 from fedflat.core.messages import Broadcast
 from fedflat.core.seeds import derive
 from fedflat.errors import SettingError
+from fedflat.experiments.loopback import Loopback
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.record import read_facts
 from fedflat.experiments.state import last_state
@@ -26,7 +27,6 @@ from fedflat.simulation.attacks.attack import ATTACK
 from fedflat.simulation.attacks.frechet import frechet, moments
 from fedflat.simulation.attacks.gan import bounds, discriminator_loss, generator_loss, rescale
 from fedflat.simulation.attacks.generator import generator
-from wired import Wired
 
 GAN = "gan(client=1, epochs=2, batch=16, z=5, width=4)"
 RUN: dict[str, Any] = {
@@ -142,7 +142,7 @@ def test_everybody_who_visits_agrees(tmp_path: Path) -> None:
     found = []
     for name, executor in (
         ("here", ff.InProcess(1)),
-        ("there", Wired()),
+        ("there", Loopback()),
         ("more", ff.InProcess(2)),
     ):
         one = {**RUN, "rounds": 1, "clients_per_round": 30}

@@ -25,6 +25,7 @@ from fedflat.data.sets.cifar100 import FINE_TO_COARSE
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
 from fedflat.experiments.descriptions import collect_descriptions
+from fedflat.experiments.loopback import Loopback
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.record import read_facts
 from fedflat.experiments.run_folder.run_folder import RunFolder
@@ -34,7 +35,6 @@ from fedflat.registry.specs import parse
 from fedflat.report import collect
 from fedflat.simulation.attacks.attack import AttackedRun
 from fedflat.simulation.attacks.label_flip import LabelFlip
-from wired import Wired
 
 RNG = torch.Generator().manual_seed(0)
 DATA = [(torch.randn(20, 2, generator=RNG), torch.arange(20) % 10) for _ in range(10)]
@@ -347,7 +347,7 @@ def test_attackers_train_on_what_they_say(topology: str) -> None:
 def test_everybody_who_visits_agrees(topology: str) -> None:
     exp = ff.experiment("fedavg", **{**RUN, "rounds": 2}, topology=topology, attack=FLIP)
     here, there, stacked = (
-        ff.train(exp, executor=one) for one in (ff.InProcess(1), Wired(), ff.Stacked())
+        ff.train(exp, executor=one) for one in (ff.InProcess(1), Loopback(), ff.Stacked())
     )
     assert torch.equal(here.model.params, there.model.params)
     assert timeless(here.rows) == timeless(there.rows)
