@@ -44,7 +44,7 @@ def pair(
     settings = {**settings, "rounds": rounds, "eval_every": rounds, "eval_last": 1}
     seq = experiment("fedseq(groups=8)", on, clients_per_round=5 * chains, **settings)
     prepared = prepare(seq)
-    asked = [prepared.select(t) for t in range(rounds)]
+    asked = [prepared.server.select(t) for t in range(rounds)]
     work = [
         [sum(prepared.fed.size(k) for k in chain) for chain in each["server"]] for each in asked
     ]

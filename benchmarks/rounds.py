@@ -28,6 +28,7 @@ from fedflat.experiments.api import experiment
 from fedflat.experiments.exchange import Exchange
 from fedflat.experiments.population import selected_clients
 from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.remarks import client_state_bytes
 from fedflat.experiments.replies import ReplyCollector
 from fedflat.experiments.train import initial_state
 from fedflat.server.piece import server_step
@@ -43,7 +44,7 @@ class Stepper:
 
     def cohort(self, t: int) -> list[int]:
         """The clients of round ``t``."""
-        return selected_clients(self.prepared.select(t))
+        return selected_clients(self.prepared.server.select(t))
 
     def round(self) -> None:
         """One round."""
@@ -157,7 +158,7 @@ def main() -> None:
         if seen.kept:
             share = len(seen.kept) / prepared.fed.population
             print(
-                f"client memory of {name}: {seen.nbytes:,} bytes, estimated {prepared.client_memory * share:,.0f}"
+                f"client memory of {name}: {seen.nbytes:,} bytes, estimated {client_state_bytes(prepared) * share:,.0f}"
             )
     if said.json:
         with open(said.json, "w") as stream:

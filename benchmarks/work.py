@@ -26,7 +26,8 @@ from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
-from fedflat.experiments.prepare import PreparedRun, prepare, selected_clients
+from fedflat.experiments.population import selected_clients
+from fedflat.experiments.prepare import PreparedRun, prepare
 from fedflat.experiments.progress import Progress
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
@@ -58,7 +59,7 @@ def bare(prepared: PreparedRun, threads: int, *, last: bool = False, fewer: bool
     turns, t, go_on, loss = Turns(f"{threads} threads", "torch"), 0, True, torch.tensor(0.0)
     while go_on:
         samples = 0
-        for client in selected_clients(prepared.select(t)):
+        for client in selected_clients(prepared.server.select(t)):
             data, rng = fed.data(client), torch_generator(exp.seed, "augment", t, client)
             for places in exp.local.batches(exp.seed, t, client, len(data)):
                 batch = data.batch(places, torch.float32, rng)

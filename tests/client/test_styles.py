@@ -21,6 +21,7 @@ from fedflat.data.styles.frequencies import amplitudes, halves
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.prepare import prepare
+from fedflat.experiments.remarks import remarks
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
@@ -134,7 +135,7 @@ def test_the_bank_is_counted(text: str, numbers: int) -> None:
 
 def test_what_it_tells_is_said() -> None:
     [said] = [
-        text for text in prepare(experiment("fedavg + lab", DATA)).remarks() if "round 0" in text
+        text for text in remarks(prepare(experiment("fedavg + lab", DATA))) if "round 0" in text
     ]
     assert (
         "every client learn the mean and the standard deviation of the colours of each training image"

@@ -26,6 +26,7 @@ from fedflat.data.batch import Batch
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
 from fedflat.experiments.prepare import prepare
+from fedflat.experiments.remarks import remarks
 
 IMAGES = torch.tensor([[[[1.0, 0.0], [2.0, 1.0]]], [[[0.0, 0.0], [0.0, 2.0]]]], dtype=torch.float64)
 ROWS = torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 1.0]], dtype=torch.float64)
@@ -199,14 +200,14 @@ def test_a_run_says_which_activations_it_found() -> None:
     exp = fedflat.experiment(
         "fedavg + man", "digits(clients=10)", model="mlp(hidden=[8, 8])", rounds=1
     )
-    (remark,) = prepare(exp).remarks()
+    (remark,) = remarks(prepare(exp))
     names = [
         name
         for name, part in prepare(exp).learner.flat.module.named_modules()
         if isinstance(part, nn.ReLU)
     ]
     assert remark == f"man penalises 2 activations: {names[0]} (ReLU), {names[1]} (ReLU)"
-    assert prepare(fedflat.experiment("fedavg", "digits(clients=10)", rounds=1)).remarks() == []
+    assert remarks(prepare(fedflat.experiment("fedavg", "digits(clients=10)", rounds=1))) == []
 
 
 def gradients(module: nn.Module, x: Tensor, value: Tensor) -> list[Tensor]:

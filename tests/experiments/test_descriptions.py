@@ -26,6 +26,7 @@ from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.loggers.tee import LoggedRunFolder
 from fedflat.experiments.loopback import Loopback
 from fedflat.experiments.prepare import prepare
+from fedflat.experiments.remarks import remarks
 from fedflat.experiments.run_folder.description_store import DescriptionStore
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
 from fedflat.experiments.state import Ledger
@@ -208,7 +209,7 @@ def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_it_reveals_is_said_before() -> None:
-    said = prepare(experiment("pulled()", topology=BY_LABELS)).remarks()
+    said = remarks(prepare(experiment("pulled()", topology=BY_LABELS)))
     assert said == [
         "before round 0 every client is asked for label_counts(): the server learns how many examples of each class "
         "every client holds, which is not private",

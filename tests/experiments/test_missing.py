@@ -307,7 +307,7 @@ def test_own_tests_are_told_by_client_whoever_is_missing() -> None:
                 )
 
     registry = ClientRegistry(4, lambda client: 1, lambda: [1] * 4, clients_have_tests=True)
-    own = client_tests(Backwards(), registry, "accuracy", may_miss=True)  # type: ignore[arg-type]
+    own = client_tests(Backwards(), registry, "accuracy", "evaluate/1/server", may_miss=True)  # type: ignore[arg-type]
     assert own is not None
     found = own(Model(torch.zeros(0), torch.zeros(0)))
     assert found[[0, 2, 3]].tolist() == pytest.approx([0.0, 0.2, 0.3])

@@ -24,11 +24,11 @@ from fedflat.execution.in_process import InProcess
 from fedflat.execution.workers import Workers
 from fedflat.experiments.choose_executor import RunLoad
 from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.population import open_registry
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.recording import recording_callback
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.train import train
-from fedflat.server.client_registry import ClientRegistry
 from fedflat.server.client_selection import ClientSampler
 
 
@@ -130,7 +130,7 @@ def test_a_bad_reply_is_told_without_a_look_at_the_data() -> None:
 
 def test_the_roster_of_a_federation() -> None:
     fed = Elsewhere().open(0)
-    registry = ClientRegistry.of(fed)
+    registry = open_registry(fed)
     assert list(registry.clients) == [0, 1, 2, 3, 4]
     assert (
         [registry.size(client) for client in registry.clients]
@@ -138,4 +138,4 @@ def test_the_roster_of_a_federation() -> None:
         == list(SIZES)
     )
     assert registry.clients_have_tests
-    assert not ClientRegistry.of(experiment().on.open(0)).clients_have_tests
+    assert not open_registry(experiment().on.open(0)).clients_have_tests

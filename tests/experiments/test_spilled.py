@@ -18,8 +18,9 @@ from experiments.stopping import act_after, kill_self
 from fedflat.core.messages import Broadcast
 from fedflat.execution.client_states import FILE, ClientStates
 from fedflat.execution.in_process import InProcess
-from fedflat.experiments.exchange import RequestBatch
 from fedflat.experiments.prepare import prepare
+from fedflat.experiments.remarks import client_state_bytes, remarks
+from fedflat.experiments.requests import RequestBatch
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
@@ -94,7 +95,7 @@ def test_the_models_of_all_clients_are_within_the_budget(tmp_path: Path) -> None
         "shadow/all_clients/mean",
     }
     assert len(groups[CLIENTS]["client"]) > 2
-    assert prepare(exp).client_memory == 5 * model
+    assert client_state_bytes(prepare(exp)) == 5 * model
 
 
 def test_a_client_is_not_sent_what_a_shadow_keeps_for_it() -> None:
@@ -235,15 +236,15 @@ def test_memories_of_a_round_count_too() -> None:
 def test_what_clients_will_remember_and_where_is_said() -> None:
     prepared = prepare(experiment("feddyn"))
     one = 4 * prepared.info.layout.dim
-    assert prepared.client_memory == 5 * one  # five clients, in six rounds of two
-    assert prepare(experiment("feddyn", rounds=1)).client_memory == 2 * one
-    assert prepared.remarks() == [f"clients will remember up to {5 * one} B in all, kept in memory"]
-    (remark,) = prepared.remarks(100)
+    assert client_state_bytes(prepared) == 5 * one  # five clients, in six rounds of two
+    assert client_state_bytes(prepare(experiment("feddyn", rounds=1))) == 2 * one
+    assert remarks(prepared) == [f"clients will remember up to {5 * one} B in all, kept in memory"]
+    (remark,) = remarks(prepared, 100)
     assert (
         remark
         == f"clients will remember up to {5 * one} B in all, 100 B kept in memory, the rest on disk"
     )
-    assert prepare(experiment("fedavg")).remarks(0) == []
+    assert remarks(prepare(experiment("fedavg")), 0) == []
 
 
 def test_a_book_says_where_its_checkpoints_are(tmp_path: Path) -> None:

@@ -30,10 +30,10 @@ from fedflat.execution import stacked
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
-from fedflat.experiments.exchange import RequestBatch
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import Progress
+from fedflat.experiments.requests import RequestBatch
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train

@@ -15,6 +15,7 @@ from fedflat.cli.parser import build
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.prepare import prepare
+from fedflat.experiments.remarks import remarks
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.train import train
 
@@ -49,7 +50,7 @@ def test_a_describer_of_ones_own(tmp_path: Path) -> None:
     [topology] = re.findall(r'`--topology "(clusters.*?)"`', DOC)
     settings = {"rounds": 1, "clients_per_round": 2, "model": "logistic", "dtype": "float64"}
     exp = ff.experiment("level()", "digits(lda(0), clients=6)", topology=topology, **settings)  # type: ignore[arg-type]
-    assert "how bright" in " ".join(prepare(exp).remarks())
+    assert "how bright" in " ".join(remarks(prepare(exp)))
     prepared = collect_descriptions(
         prepare(exp), RunFolder(), InProcess(threads=1), lambda exp, place: {}
     )
@@ -59,5 +60,5 @@ def test_a_describer_of_ones_own(tmp_path: Path) -> None:
         for k in range(6)
     ]
     assert float(prepared.job.shared["level"]["mean"]) == pytest.approx(sum(means) / 6, rel=1e-6)
-    assert len(prepared.slots) == 3
+    assert len(prepared.server.slots) == 3
     assert train(exp).status == "done"

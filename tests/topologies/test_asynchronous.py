@@ -512,7 +512,7 @@ def test_running_statistics_are_mixed_as_parameters_are() -> None:
     found = train(prepared, executor=InProcess(threads=1)).model
     model = prepared.learner.initial()
     for t in range(2):
-        [(client,)] = prepared.select(t)["server"]
+        [(client,)] = prepared.server.select(t)["server"]
         request = Request(client, Broadcast(t, model.params, model.buffers, exp.lr(t)), {})
         reply, _ = run_client(prepared.job, request, prepared.fed.data(client))
         x = model.params - reply.delta

@@ -45,7 +45,7 @@ def visits(problem: Problem, plan: Plan, topology: str) -> list[list[list[int]]]
         )
     )
     return [
-        [list(chain) for chains in prepared.select(t).values() for chain in chains]
+        [list(chain) for chains in prepared.server.select(t).values() for chain in chains]
         for t in range(plan.rounds)
     ]
 
@@ -108,7 +108,7 @@ def test_where_models_go(groups: int, chains: int) -> None:
     left: list[Any] = [None] * chains
     seen = set()
     for t in range(30):
-        asked = prepared.select(t)
+        asked = prepared.server.select(t)
         assert list(asked) == [f"chain{i}" for i in range(chains)]
         went = [members.index(tuple(sorted(chain))) for [chain] in asked.values()]
         assert len(set(went)) == chains
@@ -117,7 +117,7 @@ def test_where_models_go(groups: int, chains: int) -> None:
         seen.add(tuple(went))
     assert len(seen) > 1
     again = prepare(exp)
-    assert [again.select(t) for t in (29, 3)] == [prepared.select(t) for t in (29, 3)]
+    assert [again.server.select(t) for t in (29, 3)] == [prepared.server.select(t) for t in (29, 3)]
 
 
 def test_stopped_and_gone_on_with_between_meetings(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_models_wait_for_each_other_when_they_meet(R: str, every: int) -> None:
     found = [row["clock"] for row in train(prepared).rows]
     expected, times, free = [], [0.0, 0.0], [0.0] * 5
     for t in range(6):
-        chains = [chain for chains in prepared.select(t).values() for chain in chains]
+        chains = [chain for chains in prepared.server.select(t).values() for chain in chains]
         for model, (client,) in enumerate(chains):
             times[model] = free[client] = max(
                 times[model], free[client]

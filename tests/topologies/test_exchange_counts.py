@@ -66,7 +66,7 @@ def test_superclients_of_unequal_sizes() -> None:
         clients_per_round=C,
         model="logistic",
     )
-    asked = [prepare(exp).select(t)["server"] for t in range(6)]
+    asked = [prepare(exp).server.select(t)["server"] for t in range(6)]
     assert {3, 7} in [set(map(len, each)) for each in asked]
     assert train(exp).ledger.models == sum(2 + sum(map(len, each)) for each in asked)
     assert 2 + 3 + 7 == 12
@@ -81,7 +81,7 @@ def test_growing_superclients() -> None:
         clients_per_round=C,
         model="logistic",
     )
-    asked = [prepare(exp).select(t)["server"] for t in range(5)]
+    asked = [prepare(exp).server.select(t)["server"] for t in range(5)]
     assert list(map(len, asked)) == [2, 2, 4, 4, 6]
     ledger = train(exp).ledger
     assert ledger.models_s2c == ledger.models_c2s == 2 + 2 + 4 + 4 + 6

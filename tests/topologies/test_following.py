@@ -103,7 +103,7 @@ def test_whichever_chain_goes_on_first(method: str, choice: str) -> None:
 def _visits(exp: Any) -> list[list[int]]:
     prepared = prepare(exp)
     return [
-        [client for chain in prepared.select(t)["server"] for client in chain]
+        [client for chain in prepared.server.select(t)["server"] for client in chain]
         for t in range(exp.rounds)
     ]
 
@@ -125,7 +125,7 @@ def test_who_is_missing_ends_its_own_chain_only() -> None:
     exp = experiment(
         f"fedseq({UNEQUAL})", rounds=1, min_replies=1, sampler=ClientSampler(clients=5)
     )
-    [first, *_] = [chain for chain in prepare(exp).select(0)["server"] if len(chain) == 3]
+    [first, *_] = [chain for chain in prepare(exp).server.select(0)["server"] if len(chain) == 3]
     ahead, run_folder = Ahead(absent=first[1]), Noting()
     result = train(exp, executor=ahead, run_folder=run_folder)
     assert sorted(ahead.order) == sorted({1, 2, *first[:2]})
@@ -136,7 +136,7 @@ def test_who_is_missing_ends_its_own_chain_only() -> None:
 def test_a_run_that_fails_makes_no_more_visits() -> None:
     """The last visit of the last chain fails first: the chains before it are not waited for."""
     exp = experiment(f"fedseq({UNEQUAL})", rounds=1, sampler=ClientSampler(cohorts=[[0, 1, 2]]))
-    [*_, last] = prepare(exp).select(0)["server"]
+    [*_, last] = prepare(exp).server.select(0)["server"]
     ahead = Ahead(choice="last", absent=last[-1])
     with pytest.raises(FedflatError, match=f"client {last[-1]} crashed"):
         train(exp, executor=ahead)
@@ -187,7 +187,7 @@ def test_models_of_a_bank_ask_at_once(method: str, choice: str, clock: str | Non
     ahead = Ahead(choice=choice)
     same(train(exp, executor=ahead), train(exp, executor=InProcess(threads=1)))
     prepared = prepare(exp)
-    [first], [second] = prepared.select(0).values()
+    [first], [second] = prepared.server.select(0).values()
     at_once = (*second, *first) if choice == "last" else (*first, *second)
     assert tuple(ahead.order[:5]) == (at_once if method != TWICE else (*first, *first, *second)[:5])
     assert prepared.exp.topology.parallel_clients(prepared.clients) == 2

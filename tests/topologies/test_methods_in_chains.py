@@ -69,7 +69,9 @@ class Whole:
                 request.broadcast.params,
                 request.broadcast.buffers,
             )
-            [order] = [c for c in self.chains.select(t)["server"] if c[0] in GROUPS[request.client]]
+            [order] = [
+                c for c in self.chains.server.select(t)["server"] if c[0] in GROUPS[request.client]
+            ]
             replies: list[Reply] = []
             for client in order:
                 broadcast = replace(request.broadcast, params=x, buffers=buffers)

@@ -36,7 +36,7 @@ GROWING = "fedseq2par(growth=linear(0.5, b=2))"
 
 def asked(exp: Experiment) -> list[list[tuple[int, ...]]]:
     prepared = prepare(exp)
-    return [prepared.select(t)["server"] for t in range(exp.rounds)]
+    return [prepared.server.select(t)["server"] for t in range(exp.rounds)]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_every_visit_has_its_own_batches(method: str) -> None:
     too."""
     exp = experiment(f"fedseq(1, passes=2) + {method}", rounds=1, sampler=ClientSampler(clients=1))
     prepared = prepare(exp)
-    [chain] = prepared.select(0)["server"]
+    [chain] = prepared.server.select(0)["server"]
     assert len(chain) == 10
     start = prepared.learner.initial()
     x, batches = start.params, dict[int, list[list[int]]]()
@@ -142,15 +142,15 @@ def test_superclients_grow_as_the_paper_says(kind: str, a: float, b: int) -> Non
         assert len(groups) == n
         assert sorted(client for group in groups for client in group) == list(range(20))
         assert max(map(len, groups)) - min(map(len, groups)) <= 1
-        assert len(prepared.select(t)["server"]) == max(1, n // 2)
-        assert {frozenset(chain) for chain in prepared.select(t)["server"]} <= set(
+        assert len(prepared.server.select(t)["server"]) == max(1, n // 2)
+        assert {frozenset(chain) for chain in prepared.server.select(t)["server"]} <= set(
             map(frozenset, groups)
         )
         seen.append(groups)
     assert (
         len(set(seen)) == len({len(groups) for groups in seen}) > 2
     )  # the same until there are more
-    visits = sum(len(chain) for t in range(12) for chain in prepared.select(t)["server"])
+    visits = sum(len(chain) for t in range(12) for chain in prepared.server.select(t)["server"])
     assert topology.expected_clients(prepared.clients) == pytest.approx(visits, rel=0.1)
 
 

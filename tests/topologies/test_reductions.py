@@ -74,7 +74,9 @@ def test_fedseq_with_chains_of_one_is_fedavg() -> None:
 
 def test_one_chain_of_everybody_is_fedcyclic() -> None:
     """The same clients in the same order, where that is given: the same bits."""
-    orders = [tuple(prepare(experiment("fedseq(1)")).select(t)["server"][0]) for t in range(6)]
+    orders = [
+        tuple(prepare(experiment("fedseq(1)")).server.select(t)["server"][0]) for t in range(6)
+    ]
     seq = train(experiment("fedseq(1) + sam(0.1)"), executor=InProcess(threads=1))
     cyclic = experiment(
         "fedcyclic() + sam(0.1)", sampler=ClientSampler(cohorts=[list(order) for order in orders])
@@ -108,7 +110,7 @@ def test_one_chain_of_everybody_is_a_loop() -> None:
     w, buffers = prepared.learner.initial().params, prepared.learner.initial().buffers
     for t in range(2):
         x = w
-        [chain] = prepared.select(t)["server"]
+        [chain] = prepared.server.select(t)["server"]
         assert sorted(chain) == [0, 1, 2, 3, 4]
         for client in chain:
             reply, _ = run_client(

@@ -235,7 +235,14 @@ def test_a_topology_that_asks_nobody_or_somebody_twice(asks: tuple[object, ...])
     with pytest.raises(
         FedflatError, match="must ask different clients in round 0, from slots among server"
     ):
-        prepared.select(0)
+        prepared.server.select(0)
+
+
+def test_a_topology_that_hides_its_chains() -> None:
+    prepared = prepare(experiment())
+    object.__setattr__(prepared.exp, "topology", Wild((("server", ((1, 2),)),)))
+    with pytest.raises(FedflatError, match=r"round 0.*has_chains is False.*Set has_chains to True"):
+        prepared.server.select(0)
 
 
 def test_every_topology_and_grouping_says_what_it_is() -> None:

@@ -226,7 +226,7 @@ def test_what_is_reported_of_several_models(topology: str, tmp_path: Path) -> No
     row = result.rows[-1]
     prepared = prepare(from_json(json.loads((folder / "run.json").read_text())["experiment"]))
     shares, examples = [], {}
-    for slot, clients in prepared.slots.items():
+    for slot, clients in prepared.server.slots.items():
         module = result.module(slot)
         test = prepared.fed.test.batch(torch.arange(len(prepared.fed.test)), torch.float32)
         with torch.no_grad():
@@ -285,11 +285,11 @@ def test_all_slots_draw_in_each_cluster() -> None:
     prepared = prepare(
         experiment(topology="hierarchy(2, every=2)", sampler=ClientSampler(clients=2))
     )
-    cohorts = [prepared.select(t) for t in range(6)]
+    cohorts = [prepared.server.select(t) for t in range(6)]
     for asked in cohorts:
         for slot, chains in asked.items():
             assert len(chains) == 2
-            assert {client for (client,) in chains} <= set(prepared.slots[slot])
+            assert {client for (client,) in chains} <= set(prepared.server.slots[slot])
     assert len({str(asked) for asked in cohorts}) > 1
 
 

@@ -23,6 +23,7 @@ from fedflat.execution.in_process import InProcess
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.remarks import remarks
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
@@ -235,7 +236,7 @@ def test_an_image_is_judged_by_the_cluster_of_the_nearest_mean_and_not_of_the_ne
         seen=(113, 117, 121, 130),
     )
     prepared = told(exp)
-    assert list(prepared.slots.values()) == [(0, 1, 2), (3,)]
+    assert list(prepared.server.slots.values()) == [(0, 1, 2), (3,)]
     route = exp.topology.route(prepared.clients, prepared.fed.test)
     assert route is not None
     assert route.tolist() == [0] * 4 + [1] * 12
@@ -282,7 +283,7 @@ def test_the_model_that_stands_for_all_is_the_plain_mean_of_those_asked_last() -
     exp = world(STYLED.replace("))", "), shared='nothing')"))
     result, models = kept(exp)
     prepared = told(exp)
-    asked = prepared.select(exp.rounds - 1)
+    asked = prepared.server.select(exp.rounds - 1)
     assert 1 < len(asked) <= 3
     mean = torch.stack([models[slot].params for slot in asked]).mean(0)
     assert result.model is not None
@@ -334,7 +335,7 @@ def test_one_cluster_with_everything_shared_is_self_training() -> None:
 def test_styles_are_counted_and_what_they_reveal_is_said() -> None:
     exp = world(STYLED)
     assert any(
-        "mean_style" in text and "colours and light" in text for text in prepare(exp).remarks()
+        "mean_style" in text and "colours and light" in text for text in remarks(prepare(exp))
     )
     prepared = told(exp)
     assert prepared.initial_cost.up == 8 * 27 * 8

@@ -76,7 +76,7 @@ def order_of(problem: Problem, plan: Plan, t: int, i: int) -> list[int]:
     """The order of a superclient's visits, as the topology says it."""
     topology = parse(f"chains(groups={SAID})", "topology")
     prepared = prepare(experiment(parse("fedavg", "method"), problem, plan, topology=topology))
-    [chain] = [chain for chain in prepared.select(t)["server"] if chain[0] in GROUPS[i]]
+    [chain] = [chain for chain in prepared.server.select(t)["server"] if chain[0] in GROUPS[i]]
     return list(chain)
 
 

@@ -119,7 +119,7 @@ def test_the_share_that_is_drawn(clients: int, groups: int, chains: int) -> None
         f"fedseq({groups})", ON, rounds=3, model="logistic", clients_per_round=clients
     )
     prepared = prepare(exp)
-    assert [len(prepared.select(t)["server"]) for t in range(3)] == [chains] * 3
+    assert [len(prepared.server.select(t)["server"]) for t in range(3)] == [chains] * 3
     assert exp.topology.smallest_cohort(prepared.clients) == chains
     assert exp.topology.expected_clients(prepared.clients) == 3 * chains * 20 // groups
 

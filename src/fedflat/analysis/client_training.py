@@ -16,7 +16,7 @@ def next_cohort(loaded: LoadedRun) -> list[int]:
     if (
         prepared.exp.topology.has_chains
         or not prepared.exp.topology.synchronous
-        or len(prepared.slots) > 1
+        or len(prepared.server.slots) > 1
     ):
         raise SettingError(
             f"{loaded.folder}: local and global sharpness need a topology in which every client "
@@ -25,7 +25,7 @@ def next_cohort(loaded: LoadedRun) -> list[int]:
         )
     cohorts = prepared.clients.sampler.cohorts
     return selected_clients(
-        prepared.select(round if cohorts is None else min(round, len(cohorts) - 1))
+        prepared.server.select(round if cohorts is None else min(round, len(cohorts) - 1))
     )
 
 

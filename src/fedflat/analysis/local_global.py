@@ -20,6 +20,7 @@ from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Replies, Reply, aggregate
 from fedflat.data.examples import ClientData
 from fedflat.experiments.prepare import PreparedRun
+from fedflat.experiments.requests import with_preceding
 from fedflat.flatness.curvature import OnProgress, Progress, no_progress
 from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.objective import BATCH
@@ -67,7 +68,7 @@ def client_models(
         )
 
     def run_clients(broadcast: Broadcast) -> Iterator[Reply]:
-        broadcast = prepared.addressed(broadcast, cohort)
+        broadcast = with_preceding(broadcast, cohort, prepared.job, prepared.registry)
         for client in cohort:
             reply, _ = run_client(
                 job, Request(client, broadcast, memory(client)), prepared.fed.data(client)

@@ -26,7 +26,7 @@ from fedflat.data.examples import ClientData, Examples
 from fedflat.data.files.png import png
 from fedflat.data.palette import palette
 from fedflat.errors import SettingError, number
-from fedflat.experiments.eval_models import EvalModels
+from fedflat.experiments.eval_models import EvalModels, eval_models_of
 from fedflat.flatness.subsample import subset
 from fedflat.tasks.iou import confusion, mean_iou
 
@@ -142,7 +142,7 @@ def _predictions(
     """Iterate over indices, batch and output of each batch, as the run evaluates them."""
     prepared = loaded.prepared
     adapted = eval_model_piece(prepared.job.pieces) is not None
-    eval_models = prepared.eval_models(loaded.state.clients) if adapted else EvalModels()
+    eval_models = eval_models_of(prepared, loaded.state.clients) if adapted else EvalModels()
     for part in eval_models.parts(data, model):
         yield from part_outputs(prepared.learner, data, part)
 

@@ -1,4 +1,4 @@
-"""Who listens to a run: told what happens, round by round, without being able to change it."""
+"""Callbacks of a run: they see every round and change nothing."""
 
 from __future__ import annotations
 
@@ -15,45 +15,50 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 Seen = dict[str, Any]
-"""Measurements by name, as they are written."""
+"""Measurements by name, as they are written to the run folder."""
 
 
 class RoundCallback:
-    """What is heard of one round. The base class hears nothing."""
+    """Callback of one round. The base class does nothing."""
 
     seconds: float = 0.0
-    """Spent on listening while the round went on."""
+    """Seconds spent in callbacks; not counted as training."""
 
     def on_reply(self, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
-        """A reply that counts has come."""
+        """A usable reply to ``broadcast`` has come."""
 
     def on_aggregate(self, replies: Replies) -> None:
-        """An exchange is over."""
+        """All replies of an exchange are aggregated."""
 
     def on_round_end(self, new: StepResult) -> Seen:
-        """The server has stepped: what is to be written of the round."""
+        """The server has made its step; returns the measurements to be written."""
         return {}
 
 
 class RunCallback:
-    """Listens to a whole run. The base class is nobody."""
+    """Callback of a whole run. The base class does nothing."""
 
     def job(self, job: ClientJob) -> ClientJob:
-        """The clients' job, with what is measured at the clients."""
+        """The clients' job, with pieces that measure at the clients."""
         return job
 
     def on_round_start(
         self, t: int, cohort: list[int], notes: dict[str, AverageState], due: bool
     ) -> RoundCallback:
-        """Round ``t``; ``notes`` are handed on from round to round, and ``due`` says whether it is
-        evaluated."""
+        """The callback of round ``t``.
+
+        Args:
+            cohort: all selected clients.
+            notes: state of callbacks and averages, kept from round to round.
+            due: whether the round is evaluated.
+        """
         return RoundCallback()
 
 
 CallbackFactory = Callable[["PreparedRun", Say], RunCallback]
-"""Who listens to a run that is ready; told whom to tell of trouble."""
+"""Makes the callback of a prepared run; problems are reported by the second argument."""
 
 
 def no_callback(prepared: PreparedRun, say: Say) -> RunCallback:
-    """Nobody listens."""
+    """A callback that does nothing."""
     return RunCallback()

@@ -1,14 +1,12 @@
-"""Chains on their way: who is visited next, and what goes on to the next client of each chain.
+"""The state of chains: which client is next, and which model it is sent.
 
-Where visits are made at the same time, each chain goes on by itself. Where they are not, all chains
-end together: in every wave each of them that is long enough has one visit, and the last wave visits
-the last client of every chain, whose reply is the chain's. A star is one wave. The numbers are the
-same.
+All chains can be stepped so that they end together: each step has one request of every chain that
+is long enough, and the last step asks the last client of every chain, whose reply is the chain's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fedflat.core.flat import Model
@@ -19,16 +17,16 @@ from fedflat.topologies.population import Chain
 
 @dataclass(frozen=True)
 class ChainStep:
-    """Visits that can be made at once."""
+    """Requests that can run at the same time."""
 
     broadcasts: dict[int, Broadcast]
-    """To whom, and what."""
+    """By client."""
     last: bool
     """Whether these clients reply to the server."""
 
 
 @dataclass(frozen=True)
-class _Way:
+class _Progress:
     """What the clients of a chain have done so far."""
 
     visits: int
@@ -44,26 +42,22 @@ class _Way:
 
 
 class ChainRouter:
-    """The chains of one exchange; of waves, each must be gone through before the next one is asked
-    for."""
+    """The chains of one exchange.
 
-    def __init__(
-        self,
-        broadcast: Broadcast,
-        chains: Sequence[Chain],
-        sent: Mapping[int, Broadcast] | None = None,
-    ) -> None:
-        """``sent`` are other mails that some chains have begun with, by their first clients."""
-        self.broadcast, self.chains, self.sent = broadcast, chains, sent or {}
+    All requests of a step must be done before the next step is taken from the iterator.
+    """
+
+    def __init__(self, broadcast: Broadcast, chains: Sequence[Chain]) -> None:
+        self.broadcast, self.chains = broadcast, chains
         self._of = {client: place for place, chain in enumerate(chains) for client in chain}
-        self._ways: dict[int, _Way] = {}
+        self._done: dict[int, _Progress] = {}
         self.broken: set[int] = set()
-        """Chains that nothing comes of."""
+        """Places of chains that were broken off."""
         self._visited: set[int] = set()
 
     @property
     def longest(self) -> int:
-        """Visits along the longest chain."""
+        """Requests along the longest chain."""
         return max(map(len, self.chains))
 
     def __iter__(self) -> Iterator[ChainStep]:
@@ -76,18 +70,18 @@ class ChainRouter:
             yield ChainStep(dict(map(self.next, there)), last=left == 1)
 
     def remaining(self, place: int) -> Chain:
-        """Who is still to be visited along a chain."""
-        way = self._ways.get(place)
-        return self.chains[place][way.visits if way else 0 :]
+        """Clients of a chain that are still to be asked."""
+        done = self._done.get(place)
+        return self.chains[place][done.visits if done else 0 :]
 
     def next(self, place: int) -> tuple[int, Broadcast]:
-        """Who is next along a chain, and its mail: the server's own to the first, to the others
-        with what the one before it has returned."""
-        way, chain = self._ways.get(place), self.chains[place]
-        if way is None:
-            return chain[0], self.sent.get(chain[0], self.broadcast)
-        client, model = chain[way.visits], way.model
-        visit = chain[: way.visits].count(client)
+        """The next client of a chain and its broadcast: the server's model for the first client,
+        for others the model that the client before it returned."""
+        done, chain = self._done.get(place), self.chains[place]
+        if done is None:
+            return chain[0], self.broadcast
+        client, model = chain[done.visits], done.model
+        visit = chain[: done.visits].count(client)
         return client, replace(
             self.broadcast,
             params=model.params,
@@ -97,28 +91,28 @@ class ChainRouter:
         )
 
     def starts_chain(self, client: int) -> bool:
-        """Whether the client is sent the server's mail, and not what another client has
-        returned."""
-        return self.place(client) not in self._ways
+        """Whether the client is sent the server's model, not that of another client."""
+        return self.place(client) not in self._done
 
     def place(self, client: int) -> int:
-        """Which chain a client is in."""
+        """The place of the chain that a client is in."""
         return self._of[client]
 
     def forward(self, reply: Reply) -> None:
-        """A client in the middle of its chain is done."""
+        """Take the reply of a client whose model goes to the next client."""
         if reply.extras:
             raise SettingError(
-                f"the piece {next(iter(reply.extras))!r} sends something to the server with every reply, but in a "
-                "chain only the last client replies. Leave the piece out, or use a star."
+                f"the piece {next(iter(reply.extras))!r} sends something to the server with every "
+                "reply, but in a chain only the last client replies. Leave the piece out, or use a "
+                "star."
             )
         place = self._of[reply.client]
-        before = self._ways.get(place) or _Way(
+        before = self._done.get(place) or _Progress(
             0, Model(self.broadcast.params, self.broadcast.buffers), 0, 0.0, 0, 0, 0.0
         )
         first = 0 if reply.client in self._visited else 1
         self._visited.add(reply.client)
-        self._ways[place] = _Way(
+        self._done[place] = _Progress(
             before.visits + 1,
             Model(before.model.params - reply.delta, reply.buffers),
             before.examples + first * reply.examples,
@@ -129,22 +123,24 @@ class ChainRouter:
         )
 
     def chain_reply(self, reply: Reply) -> Reply:
-        """The reply of a whole chain, from that of its last client: its delta is from the server's
-        model."""
+        """The reply of a whole chain, given that of its last client.
+
+        Its delta is relative to the server's model.
+        """
         if self.starts_chain(reply.client):
             return reply
         self.forward(reply)
-        way = self._ways[self._of[reply.client]]
-        metrics = {**reply.metrics, "loss": way.loss / way.samples}
+        done = self._done[self._of[reply.client]]
+        metrics = {**reply.metrics, "loss": done.loss / done.samples}
         return replace(
             reply,
-            delta=self.broadcast.params - way.model.params,
-            examples=way.examples,
-            samples=way.samples,
-            steps=way.steps,
-            metrics=metrics | ({WEIGHT: way.weight} if WEIGHT in metrics else {}),
+            delta=self.broadcast.params - done.model.params,
+            examples=done.examples,
+            samples=done.samples,
+            steps=done.steps,
+            metrics=metrics | ({WEIGHT: done.weight} if WEIGHT in metrics else {}),
         )
 
     def abort(self, client: int) -> None:
-        """A client's reply cannot be used: nothing comes of its chain."""
+        """Break off the chain of a client that has no usable reply."""
         self.broken.add(self._of[client])

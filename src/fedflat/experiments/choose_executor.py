@@ -87,7 +87,7 @@ class RunLoad:
 def seconds(prepared: PreparedRun) -> float:
     """About how long a visit takes one thread, judging by clients of the first round."""
     local, registry, cost = prepared.exp.local, prepared.registry, prepared.exp.method.cost
-    cohort = selected_clients(prepared.select(0))[:LOOKED_AT]
+    cohort = selected_clients(prepared.server.select(0))[:LOOKED_AT]
     sizes = [registry.size(client) for client in cohort]
     steps = fmean(
         local.planned_steps(0, client, size) for client, size in zip(cohort, sizes, strict=True)

@@ -1,16 +1,15 @@
-"""What clients say of themselves before round 0, for whoever must know: how groups are made, what
-clients are told.
+"""Descriptions of clients, collected before round 0: for groups, pieces and initial models.
 
-Topologies, client pieces, server pieces and starts name the describers they want (``describers``).
-Every client is asked once, by whatever executor the run has; what it says is counted, kept in the
-run folder, and handed on:
+Topologies, client pieces, server pieces and initializers name the describers that they need
+(``describers``). Every client is asked once, by the executor of the run. The cost is counted, and
+the descriptions are kept in the run folder. They are read by
 
-    a topology        `ClientPopulation.descriptions_by`
-    a client piece    `Piece.shared_with_clients` chooses what of it every client is told, once, and reads in its visits
-    a server piece    `ServerContext.descriptions`
-    a start           ``ready.descriptions``
+    a topology        as `ClientPopulation.descriptions_by`
+    a client piece    as what `Piece.shared_with_clients` selects; it is sent to all clients once
+    a server piece    as `ServerContext.descriptions`
+    an initializer    as `PreparedRun.descriptions`
 
-Clients that attack say the truth here: who they are may hang on groups that are made of it.
+Clients that attack describe themselves truthfully: which clients attack may depend on the groups.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from fedflat.core.messages import Broadcast, Reply
 from fedflat.errors import FedflatError, NotFinite, RunError
 from fedflat.execution.client_pool import ClientPool, Executor
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.failures import match_replies
 from fedflat.experiments.initializers import MATCHING, Pretrained, fit_weights
 from fedflat.experiments.population import check_population
 from fedflat.experiments.prepare import PreparedRun, attackers_of
 from fedflat.experiments.progress import OnProgress, Progress
+from fedflat.experiments.replies import match_replies
 from fedflat.experiments.run_folder.description_store import DescriptionStore
 from fedflat.experiments.run_folder.model_files import Named
 from fedflat.experiments.run_folder.run_folder import DESCRIPTIONS, RunFolder
@@ -39,8 +38,8 @@ from fedflat.experiments.state import Ledger
 from fedflat.simulation.clock import Fleet
 
 TrainFirst = Callable[[Experiment, str], Named]
-"""Makes a run that must come first, in a folder of that name, or goes on with it; gives the model
-it ends with."""
+"""Trains an experiment that must come first, or resumes it, in a folder of that name; returns its
+final weights."""
 
 
 def collect_descriptions(
@@ -50,8 +49,7 @@ def collect_descriptions(
     earlier: TrainFirst,
     on_progress: OnProgress = lambda progress: None,
 ) -> PreparedRun:
-    """The run with what all its clients say of themselves: those are asked who have not been;
-    ``tell`` hears of it."""
+    """The run with the descriptions of all clients; asks those that the run folder lacks."""
     if not prepared.describers:
         return prepared
     store, clients = run_folder.description_store(), prepared.registry.clients
@@ -66,47 +64,41 @@ def collect_descriptions(
         ) as pool:
             for describer, unasked in wanted.items():
                 read = describer.reading(prepared.learner, public, prepared.exp.seed)
-                broadcast = _mail(prepared, describer, earlier)
+                broadcast = _broadcast(prepared, describer, earlier)
                 begun = time.monotonic()
                 for count, reply in enumerate(
-                    _asked(pool, broadcast, unasked) if unasked else (), 1
+                    _replies(pool, broadcast, unasked) if unasked else (), 1
                 ):
-                    cost = (
-                        Ledger()
-                        if prepared.exp.method.pooled
-                        else Ledger(broadcast.nbytes, reply.nbytes)
-                    )
-                    said = read(reply.extras["describe"]["vector"])
-                    lasted, begun = time.monotonic() - begun, time.monotonic()
-                    cost = cost.plus(samples=reply.samples).with_time(lasted, lasted)
-                    store.keep(repr(describer), reply.client, said, cost)
+                    cost = Ledger(samples=reply.samples)
+                    if not prepared.exp.method.pooled:
+                        cost = cost.plus(down=broadcast.nbytes, up=reply.nbytes)
+                    vector = read(reply.extras["describe"]["vector"])
+                    seconds, begun = time.monotonic() - begun, time.monotonic()
+                    cost = cost.with_time(seconds, seconds)
+                    store.keep(repr(describer), reply.client, vector, cost)
+                    described = len(clients) - len(unasked) + count
                     on_progress(
-                        Progress(
-                            0,
-                            prepared.exp.rounds,
-                            described=(len(clients) - len(unasked) + count, len(clients)),
-                        )
+                        Progress(0, prepared.exp.rounds, described=(described, len(clients)))
                     )
     return with_descriptions(prepared, store)
 
 
 def load_descriptions(prepared: PreparedRun, folder: Path, identity: str) -> PreparedRun:
-    """The run with what its folder says that clients have said; nobody is asked."""
+    """The run with the descriptions in its folder; no client is asked."""
     if not prepared.describers:
         return prepared
     store = DescriptionStore(folder / DESCRIPTIONS, identity, held=False)
     for describer in prepared.describers:
         if not all((repr(describer), client) in store for client in prepared.registry.clients):
             raise RunError(
-                f"{folder}: what clients said of themselves before round 0 ({describer}) is not all there. "
-                f"`fedflat resume {folder}` asks them again if the run has not ended."
+                f"{folder}: what clients said of themselves before round 0 ({describer}) is not "
+                f"all there. `fedflat resume {folder}` asks them again if the run has not ended."
             )
     return with_descriptions(prepared, store)
 
 
 def with_descriptions(prepared: PreparedRun, store: DescriptionStore) -> PreparedRun:
-    """The run once everybody has been asked: what hangs on it is made and checked, and clients are
-    told of it."""
+    """The run with all descriptions: groups and attackers are determined and checked."""
     clients = prepared.registry.clients
     descriptions = {one: store.descriptions(repr(one), clients) for one in prepared.describers}
     spent = Ledger(clock=None if prepared.fleet is None else 0.0)
@@ -114,20 +106,20 @@ def with_descriptions(prepared: PreparedRun, store: DescriptionStore) -> Prepare
         spent = _with(spent, [store.cost(repr(one), client) for client in clients], prepared.fleet)
         each = 0 if prepared.exp.method.pooled else len(clients)
         spent = spent.plus(models_s2c=each * one.needs_model, models_c2s=each * one.models)
-    told = {}
+    shared = {}
     for piece in prepared.job.pieces:
         if piece.describers:
             named = piece.shared_with_clients(descriptions)
-            told[piece.key] = {
+            shared[piece.key] = {
                 name: tensor.to(prepared.learner.device) for name, tensor in named.items()
             }
             spent = spent.plus(down=len(clients) * sum(tensor.nbytes for tensor in named.values()))
     population = prepared.clients.with_descriptions(descriptions)
     if prepared.exp.topology.describers:
-        check_population(prepared.exp, prepared.fed, population)
+        check_population(prepared.exp, prepared.registry, population)
     job = replace(
         prepared.job,
-        shared=told,
+        shared=shared,
         attackers=attackers_of(prepared.exp, prepared.fed, prepared.learner, population),
     )
     return replace(
@@ -136,23 +128,21 @@ def with_descriptions(prepared: PreparedRun, store: DescriptionStore) -> Prepare
 
 
 def _with(spent: Ledger, costs: Sequence[Ledger], fleet: Fleet | None) -> Ledger:
-    """What was spent, and what each client has cost; all were asked at once, and the slowest waited
-    for."""
+    """Add the costs of all clients; simulated time is that of the slowest."""
     for cost in costs:
         spent = spent.plus(down=cost.down, up=cost.up, samples=cost.samples).with_time(
             cost.training, cost.seconds
         )
     if fleet is None or spent.clock is None:
         return spent
-    lasted = (
+    seconds = (
         fleet.seconds(client, cost.samples, cost.down, cost.up) for client, cost in enumerate(costs)
     )
-    return spent.until(spent.clock + max(lasted))
+    return spent.until(spent.clock + max(seconds))
 
 
-def _mail(prepared: PreparedRun, describer: Describer, earlier: TrainFirst) -> Broadcast:
-    """What is sent to everybody: a fresh model, or a probe that was trained on the server's own
-    data."""
+def _broadcast(prepared: PreparedRun, describer: Describer, earlier: TrainFirst) -> Broadcast:
+    """What all clients are sent: a fresh model, or a probe trained on the server's own data."""
     model = prepared.learner.initial()
     if describer.probe:
         start = Pretrained(rounds=describer.probe, keep=MATCHING)
@@ -171,8 +161,8 @@ def _mail(prepared: PreparedRun, describer: Describer, earlier: TrainFirst) -> B
     )
 
 
-def _asked(pool: ClientPool, broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Reply]:
-    """The replies of all these clients; nobody may be missing."""
+def _replies(pool: ClientPool, broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Reply]:
+    """The replies of all these clients; a missing one is an error."""
     requests = [
         Request(client, broadcast, {}, f"before/{broadcast.instruction}/{client}")
         for client in clients
@@ -181,14 +171,15 @@ def _asked(pool: ClientPool, broadcast: Broadcast, clients: Sequence[int]) -> It
     for outcome in match_replies(pool.run(requests), ids, broadcast, each=True):
         if isinstance(outcome, ClientFailure):
             raise outcome.error or FedflatError(
-                f"before round 0: {outcome}, and every client must say of itself what the run needs. Go on with "
-                "`fedflat resume`, which asks only those who have not answered."
+                f"before round 0: {outcome}, and every client must say of itself what the run "
+                "needs. Go on with `fedflat resume`, which asks only those who have not answered."
             )
         reply = outcome[0]
         assert isinstance(reply, Reply)
         if not reply.finite:
             raise NotFinite(
-                f"before round 0, client {reply.client}: what it says of itself ({broadcast.instruction}) is NaN or "
-                "infinite. Lower the learning rate or clip gradients."
+                f"before round 0, client {reply.client}: what it says of itself "
+                f"({broadcast.instruction}) is NaN or infinite. Lower the learning rate or clip "
+                "gradients."
             )
         yield reply

@@ -1,4 +1,4 @@
-"""The clients' devices in a run: who has one, and how long a visit takes there by itself."""
+"""The clients' simulated devices, and how long a request takes there."""
 
 from __future__ import annotations
 
@@ -6,29 +6,28 @@ from collections.abc import Callable, Sequence
 
 from fedflat.client.instructions import local_work
 from fedflat.client.learner import Learner
-from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.results.tables import span
+from fedflat.server.client_registry import ClientRegistry
 from fedflat.simulation.clock import Fleet
 from fedflat.topologies.population import ClientPopulation
 
 
 def fleet_of(exp: Experiment) -> Fleet | None:
-    """The clients' devices, if the run has a clock; centralised training needs none."""
+    """The clients' devices, if the run has a clock; centralised training has none."""
     return None if exp.clock is None or exp.method.pooled else Fleet(exp.clock, exp.seed)
 
 
 def visit_seconds(
-    exp: Experiment, fed: Federation, learner: Learner, fleet: Fleet
+    exp: Experiment, registry: ClientRegistry, learner: Learner, fleet: Fleet
 ) -> Callable[[int, int], float]:
-    """How long a client's training visit in a round takes by itself, by what the method says it
-    sends."""
+    """Returns the seconds that a client trains in a round, by the cost that the method declares."""
     pieces, cost, buffers = exp.pieces(), exp.method.cost, learner.flat.buffers.nbytes
     vector = learner.flat.layout.dim * learner.dtype.itemsize
 
     def lasts(client: int, t: int) -> float:
-        examples = fed.size(client)
+        examples = registry.size(client)
         work = local_work(pieces, examples, exp.local.samples(t, client, examples))
         return fleet.seconds(client, work, cost.down * vector + buffers, cost.up * vector + buffers)
 
@@ -36,8 +35,7 @@ def visit_seconds(
 
 
 def pace(exp: Experiment, population: ClientPopulation, cohort: Sequence[int]) -> str:
-    """What is good to know of the clock before round 0, whose clients these are; nothing if there
-    is none."""
+    """A remark on the seconds that the clients of round 0 need; empty if there is no clock."""
     if exp.clock is None:
         return ""
     if exp.method.pooled:
@@ -51,28 +49,30 @@ def pace(exp: Experiment, population: ClientPopulation, cohort: Sequence[int]) -
 
 
 def check_devices(exp: Experiment, population: ClientPopulation) -> None:
-    """Refuse clients that the topology cannot be made of, or that the clock knows nothing of."""
+    """Check that topology and clock can be used with these clients, and with each other."""
     try:
         exp.topology.check(population)
     except SettingError as error:
         if exp.clock is None or population.sampler.clients == exp.sampler.clients:
             raise
         raise SettingError(
-            f"{error} (With extra={exp.clock.extra:g} in the clock, {population.sampler.clients} are asked and "
-            f"{exp.sampler.clients} waited for.)"
+            f"{error} (With extra={exp.clock.extra:g} in the clock, {population.sampler.clients} "
+            f"are asked and {exp.sampler.clients} waited for.)"
         ) from None
     if exp.clock is not None and not exp.method.pooled:
         exp.clock.check(population.n_clients)
         if not exp.topology.synchronous and (exp.clock.drops_clients or exp.clock.extra):
             raise SettingError(
-                f"{exp.topology} waits for nobody, so there is no round that a deadline could end, that clients could "
-                f"miss, or that more could be asked for than are needed, as {exp.clock} says. Leave that out."
+                f"{exp.topology} waits for nobody, so there is no round that a deadline could end, "
+                "that clients could miss, or that more could be asked for than are needed, as "
+                f"{exp.clock} says. Leave that out."
             )
         asked = exp.topology.select(population, 0).values() if exp.clock.extra else ()
         if exp.clock.extra and (
             getattr(exp.topology, "cut", None) or all(len(chains) == 1 for chains in asked)
         ):
             raise SettingError(
-                f"with {exp.topology} there are as many chains however many clients are asked, so none of them can be "
-                f"left out, as extra={exp.clock.extra:g} in the clock says. Leave that out."
+                f"with {exp.topology} there are as many chains however many clients are asked, so "
+                f"none of them can be left out, as extra={exp.clock.extra:g} in the clock says. "
+                "Leave that out."
             )

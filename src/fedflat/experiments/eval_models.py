@@ -1,41 +1,35 @@
-"""Which form of a model each part of a test set is tested with, where clients keep a part of the
-model.
+"""The model that each part of a test set is tested with, where clients keep a part of the model.
 
-A domain that clients have is tested with what those of them keep that have been visited; any other
-as a domain that nobody has seen. Where a crew keeps the clients' memories itself, nobody here knows
-them, and no domain is seen.
+A domain that clients have is tested with what these clients keep, if they have trained; any other
+domain as one that no client has. If the pool keeps the state of clients itself, no domain is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from fedflat.client.domain_scores import TestPart
-from fedflat.client.piece import ClientState, EvalModel, Piece
+from fedflat.client.piece import ClientState, EvalModel, Piece, eval_model_piece
 from fedflat.core.flat import Layout, Model
 from fedflat.data.domains import Domain
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
 from fedflat.execution.client_states import ClientStates
+from fedflat.server.client_registry import ClientRegistry
 
-
-def clients_of_domains(fed: Federation) -> dict[Domain, list[int]]:
-    """The clients of each domain; none where their data are not here, or no domain is known."""
-    found: dict[Domain, list[int]] = {}
-    for client in range(fed.population) if fed.here and fed.test.domains else ():
-        found.setdefault(fed.domain(client), []).append(client)
-    found.pop((), None)
-    return found
+if TYPE_CHECKING:
+    from fedflat.experiments.prepare import PreparedRun
 
 
 @dataclass(frozen=True)
 class EvalModels:
-    """How the models of a run are tested."""
+    """Which form of a model each domain is tested with."""
 
     piece: Piece | None = None
     layout: Layout | None = None
@@ -43,12 +37,12 @@ class EvalModels:
     clients: ClientStates = field(default_factory=ClientStates)
 
     def kept(self, client: int) -> ClientState:
-        """What a client that has been visited remembers of its part of the model."""
+        """What a client keeps of the model, if it has trained."""
         found = self.clients.state(client).get(self.piece.key) if self.piece else None
         return {self.piece.key: found} if self.piece and found else {}
 
     def parts(self, data: ClientData, model: Model) -> list[TestPart]:
-        """The parts of a test set; nothing if it cannot be tested."""
+        """The parts of a test set, each with its model; empty if it cannot be tested."""
         everything = torch.arange(len(data))
         if self.piece is None:
             return [TestPart(everything, EvalModel(model))]
@@ -72,7 +66,7 @@ class EvalModels:
         )
 
     def _rest(self, data: ClientData, unseen: list[int]) -> list[int]:
-        """Those of the rest that can be tested at all."""
+        """Those of the remaining examples that can be tested."""
         assert self.piece is not None
         if not self.piece.seen_domains_only or data.domains is None:
             return unseen
@@ -94,15 +88,21 @@ class Routing:
         return [TestPart(mine, EvalModel(self.models[at])) for at, mine in places.items()]
 
 
-def check_eval_models(
-    piece: Piece | None, fed: Federation, homes: Mapping[Domain, Sequence[int]]
-) -> None:
-    """Refuse a method that can be tested on seen domains only where the main test set has none."""
+def eval_models_of(prepared: PreparedRun, clients: ClientStates) -> EvalModels:
+    """How the models of a run are tested; ``clients`` may keep a part of the model."""
+    piece = eval_model_piece(prepared.job.pieces)
+    homes = prepared.registry.clients_by_domain() if piece else {}
+    return EvalModels(piece, prepared.info.layout, homes, clients)
+
+
+def check_eval_models(piece: Piece | None, fed: Federation, registry: ClientRegistry) -> None:
+    """Refuse a method that is tested on seen domains only, if the main test set has none."""
     domains = fed.test.domains
     if piece is None or not piece.seen_domains_only or domains is None or not fed.here:
         return
-    if not set(domains.each) & set(homes):
+    if not set(domains.each) & set(registry.clients_by_domain()):
         raise SettingError(
-            f"{piece} is tested on domains that clients have, with what these clients keep, and no test example is of "
-            "a client's domain here. Use silobn(), or data that are tested on what clients have seen."
+            f"{piece} is tested on domains that clients have, with what these clients keep, and no "
+            "test example is of a client's domain here. Use silobn(), or data that are tested on "
+            "what clients have seen."
         )

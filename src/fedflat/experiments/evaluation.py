@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from math import nan
 from typing import Any
 
@@ -21,16 +20,14 @@ from fedflat.data.federation import Federation
 from fedflat.errors import FedflatError
 from fedflat.execution.client_pool import ClientPool
 from fedflat.experiments.eval_models import EvalModels, Routing
+from fedflat.experiments.replies import match_replies
 from fedflat.server.client_evaluation import nanmean
 from fedflat.server.client_registry import ClientRegistry
 
 Scores = dict[str, Any]
 """By name; those of further test sets under "tests"."""
-
-
 ClientTests = Callable[[Model], Tensor]
-"""The headline of a model at each client, on the part of its data that it keeps for testing; NaN of
-one missing."""
+"""Returns the score of a model at each client; NaN if the client did not answer."""
 
 
 def evaluate(
@@ -40,7 +37,7 @@ def evaluate(
     own: Callable[[str], ClientTests | None] = lambda name: None,
     eval_models: EvalModels = EvalModels(),
 ) -> dict[str, Scores]:
-    """The scores of each model, by name; the same name says who tests it on parts of their own."""
+    """The scores of each model, by name; ``own`` returns the tests of that model at clients."""
     return {
         name: score(learner, fed, model, own(name), eval_models) for name, model in models.items()
     }
@@ -53,12 +50,11 @@ def score(
     own: ClientTests | None = None,
     eval_models: EvalModels | Routing = EvalModels(),
 ) -> Scores:
-    """Mean loss and scores on the test set, and on the others by their names; with ``own`` tests
-    also ``clients``, the mean of the clients' headlines, each on its own part.
+    """Mean loss and scores on the main test set; those on other test sets are under "tests".
 
-    Those of the examples of a domain, or of all domains with a facet in common, stand under
-    TEST/VALUE. ``fitting`` says with which form of the model each domain is tested; a test set that
-    cannot be tested is left out.
+    Scores of a domain, or of all domains with a facet in common, have the name TEST/VALUE. With
+    ``own``, "clients" is the mean of the clients' own scores. ``eval_models`` says which model each
+    part is tested with; a test set that cannot be tested is left out.
     """
     load(learner, model)
     reference = fed.tests.get(learner.task.reference)
@@ -79,52 +75,49 @@ def score(
 def client_tests(
     pool: ClientPool,
     registry: ClientRegistry,
-    name: str,
+    score: str,
+    request: str,
     eval_models: EvalModels = EvalModels(),
     *,
     may_miss: bool,
     clients: Sequence[int] | None = None,
 ) -> ClientTests | None:
-    """The tests that clients make themselves, where they are visited, of the score ``name``; None
-    if they keep nothing to test on.
+    """The tests of a model at clients, on the data that they keep for that; None if they keep none.
 
-    Of all clients, or of some, each with what it keeps of the model, as ``fitting`` knows. Who is
-    missing is left out, or ends the run. It is a measurement: what is sent for it is not counted.
+    It is a measurement: what is sent for it is not counted.
+
+    Args:
+        score: name of the score.
+        request: prefix of the ids of its requests, unique in the run.
+        eval_models: knows what clients keep of the model.
+        may_miss: give clients that do not answer NaN; otherwise that is an error.
+        clients: all if None.
     """
-    whom = registry.clients if clients is None else clients
-    return (
-        partial(_client_scores, pool, whom, name, eval_models, may_miss)
-        if registry.clients_have_tests
-        else None
-    )
+    if not registry.clients_have_tests:
+        return None
+    asked = registry.clients if clients is None else clients
 
-
-def _client_scores(
-    pool: ClientPool,
-    clients: Sequence[int],
-    name: str,
-    eval_models: EvalModels,
-    may_miss: bool,
-    model: Model,
-) -> Tensor:
-    broadcast = Broadcast(0, model.params, model.buffers, 0.0, instruction=Evaluate())
-    found = dict.fromkeys(clients, nan)
-    for outcome in pool.run(
-        [
-            Request(client, broadcast, eval_models.kept(client), f"test/{client}")
-            for client in clients
+    def test(model: Model) -> Tensor:
+        broadcast = Broadcast(0, model.params, model.buffers, 0.0, instruction=Evaluate())
+        requests = [
+            Request(client, broadcast, eval_models.kept(client), f"{request}/{client}")
+            for client in asked
         ]
-    ):
-        if isinstance(outcome, ClientFailure):
-            if not may_miss:
-                raise outcome.error or FedflatError(
-                    f"{outcome}, when it was asked for its own test."
-                )
-            continue
-        reply = outcome[0]
-        assert isinstance(reply, Reply)
-        found[reply.client] = float(reply.extras["evaluate"].get(name, nan))
-    return torch.tensor(list(found.values()), dtype=torch.float64)
+        found = dict.fromkeys(asked, nan)
+        ids = {one.id: one.client for one in requests}
+        for outcome in match_replies(pool.run(requests), ids, broadcast, each=True):
+            if isinstance(outcome, ClientFailure):
+                if not may_miss:
+                    raise outcome.error or FedflatError(
+                        f"{outcome}, when it was asked for its own test."
+                    )
+                continue
+            reply = outcome[0]
+            assert isinstance(reply, Reply)
+            found[reply.client] = float(reply.extras["evaluate"].get(score, nan))
+        return torch.tensor(list(found.values()), dtype=torch.float64)
+
+    return test
 
 
 def load(learner: Learner, model: Model) -> None:

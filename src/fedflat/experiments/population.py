@@ -1,50 +1,77 @@
-"""The clients as the topology sees them, and whether the run that was said can be made of them."""
+"""The clients as the server and the topology see them, and checks of an experiment with them."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from fedflat.client.learner import Learner
 from fedflat.data.client_columns import column
+from fedflat.data.domains import Domain
 from fedflat.data.federation import Federation, PartitionedFederation
 from fedflat.errors import SettingError, shown
 from fedflat.experiments.devices import check_devices, fleet_of, visit_seconds
 from fedflat.experiments.experiment import Experiment
+from fedflat.server.client_registry import ClientRegistry
 from fedflat.topologies.population import ClientPopulation
 from fedflat.topologies.topology import Selection
 
 
-def open_population(exp: Experiment, fed: Federation, learner: Learner) -> ClientPopulation:
-    """The clients as the topology sees them."""
-    classes, fleet = fed.classes if fed.test.examples.labelled else None, fleet_of(exp)
-    population = ClientPopulation(
+def open_registry(fed: Federation) -> ClientRegistry:
+    """What the server knows of the clients of a federation."""
+    return ClientRegistry(
         fed.population,
+        fed.size,
         fed.sizes,
+        clients_have_tests=fed.held_out is not None,
+        clients_by_domain=cache(partial(clients_by_domain, fed)),
+        column=partial(column, fed),
+    )
+
+
+def clients_by_domain(fed: Federation) -> dict[Domain, list[int]]:
+    """The clients of each domain; empty if no domain is known, or the data are elsewhere."""
+    found: dict[Domain, list[int]] = {}
+    for client in range(fed.population) if fed.here and fed.test.domains else ():
+        found.setdefault(fed.domain(client), []).append(client)
+    found.pop((), None)
+    return found
+
+
+def open_population(
+    exp: Experiment, fed: Federation, registry: ClientRegistry, learner: Learner
+) -> ClientPopulation:
+    """The clients as the topology sees them."""
+    classes = fed.classes if fed.test.examples.labelled else None
+    fleet = fleet_of(exp)
+    population = ClientPopulation(
+        registry.population,
+        registry.sizes,
         exp.cohort_sampler(),
         exp.rounds,
         exp.seed,
         learner.flat.layout,
-        column=partial(column, fed),
+        column=registry.column,
         classes=classes,
     )
-    return (
-        population
-        if fleet is None
-        else replace(population, keeps_to_end=visit_seconds(exp, fed, learner, fleet), timed=True)
+    if fleet is None:
+        return population
+    return replace(
+        population, keeps_to_end=visit_seconds(exp, registry, learner, fleet), timed=True
     )
 
 
-def check_population(exp: Experiment, fed: Federation, population: ClientPopulation) -> None:
-    """Refuse clients that the topology cannot be made of, or who cannot be asked as the run
-    says."""
+def check_population(
+    exp: Experiment, registry: ClientRegistry, population: ClientPopulation
+) -> None:
+    """Check that topology, aggregator and settings can be used with these clients."""
     check_devices(exp, population)
     if population.sampler.kind == "by_size":
-        fed.sizes()
+        registry.sizes()
     smallest = exp.topology.smallest_cohort(population)
     replies = smallest if exp.clock is None else exp.clock.waited_for(smallest)
     if exp.method.aggregator:
@@ -55,49 +82,53 @@ def check_population(exp: Experiment, fed: Federation, population: ClientPopulat
         raise SettingError(
             f"{exp.topology}: slots must be named in letters and digits, found {shown(wrong[0])}."
         )
-    check_orders(exp, fed, population)
+    check_orders(exp, registry, population)
 
 
 def selected_clients(asked: Selection) -> list[int]:
-    """All clients that are asked, in the order of their first letters."""
+    """All selected clients, in the order of their first requests."""
     return list(
         dict.fromkeys(client for chains in asked.values() for chain in chains for client in chain)
     )
 
 
 def check_attendance(exp: Experiment, cohort: int) -> None:
-    """Refuse to ask for more replies than there are clients in a round."""
+    """Check that `min_replies` is not more than the clients of a round."""
     if exp.min_replies is not None and exp.min_replies > cohort:
         raise SettingError(
-            f"min_replies={exp.min_replies} asks for more replies than there are clients in a round, {cohort}. Ask for "
-            "fewer, or ask more clients a round."
+            f"min_replies={exp.min_replies} asks for more replies than there are clients in a "
+            f"round, {cohort}. Ask for fewer, or ask more clients a round."
         )
 
 
-def check_orders(exp: Experiment, fed: Federation, population: ClientPopulation) -> None:
-    """Refuse given batches that are missing, empty, or not places in the client's own data."""
+def check_orders(exp: Experiment, registry: ClientRegistry, population: ClientPopulation) -> None:
+    """Check that given batches are there, not empty, and places in the client's data."""
     orders = exp.local.orders
     for came in range(exp.rounds if orders is not None else 0):
         underway = exp.topology.in_flight(population, came)
         for client in selected_clients(exp.topology.select(population, came)):
-            t, size = underway.since[client] if underway else came, fed.size(client)
+            t, size = underway.since[client] if underway else came, registry.size(client)
             try:
                 steps = exp.local.planned_steps(t, client, size)
-                fits = steps > 0 and all(_places(batch, size) for batch in orders[t][client])  # type: ignore[index]
+                batches = orders[t][client]  # type: ignore[index]
+                fits = steps > 0 and all(_places(batch, size) for batch in batches)
             except SettingError:
                 raise
             except (TypeError, KeyError, ValueError):
                 fits = False
             if not fits:
                 raise SettingError(
-                    f"the batch orders of round {t}, client {client} must be lists of places from 0 to {size - 1}, at "
-                    "least one list and none of them empty, found something else."
+                    f"the batch orders of round {t}, client {client} must be lists of places from "
+                    f"0 to {size - 1}, at least one list and none of them empty, found something "
+                    "else."
                 )
 
 
 def check_batches(exp: Experiment, fed: Federation, learner: Learner) -> None:
-    """Refuse batches of one example for a model that cannot be trained on them, where sizes are
-    known beforehand."""
+    """Refuse batches of one example if the model cannot be trained on them.
+
+    Only sizes that are known without opening clients' data are checked.
+    """
     for t, given in enumerate(exp.local.orders or ()):
         for client in given:
             if exp.local.smallest_batch(t, client, 0) == 1:

@@ -1,5 +1,7 @@
-"""Letters to the clients of a round: a mail, what each client remembers, and what no other letter
-is called."""
+"""Requests from a slot of the server to the clients of a round.
+
+A request is a broadcast, the state that the client keeps, and an id that is unique in the run.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +9,38 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import overload
 
-from fedflat.client.training import Request
+from fedflat.client.training import ClientJob, Request
 from fedflat.core.failures import ClientFailure
 from fedflat.core.messages import Broadcast
 from fedflat.execution.client_states import ClientStates
-from fedflat.simulation.timetable import Completion, VisitKey
+from fedflat.server.client_registry import ClientRegistry
 from fedflat.topologies.population import Chain
 
 SHADOW = "shadow:"
-"""Before the key of a shadow that keeps something for each client, in the client's memory."""
+"""Prefix of the keys under which averages keep their own state of a client."""
+
+RequestKey = tuple[int, int]
+"""A client, and how often it was asked before in the same exchange."""
+NoReply = tuple[str, str]
+"""The reason (see `ClientFailure`) and details."""
+Unanswered = Mapping[RequestKey, NoReply]
+"""Requests that are known beforehand to have no answer."""
 
 
 @dataclass(frozen=True)
 class RequestBatch(Sequence[Request]):
-    """A mail to each of some clients; a client's memory is fetched when its letter is taken."""
+    """One request to each client of a cohort; the client's state is read when it is accessed."""
 
     broadcasts: Mapping[int, Broadcast]
+    """By client. Clients outside the cohort are not asked."""
     cohort: Sequence[int]
     clients: ClientStates
     exchange: int = 1
-    """Which exchange of the round it is."""
+    """Number of the exchange within the round."""
     missing_model: Set[int] = frozenset()
-    """Who must be sent a model that the others still have."""
+    """Clients that must be sent a model that the others still have."""
+    download_counted: bool = False
+    """True if the ledger has the download already (replies to earlier broadcasts)."""
 
     def __len__(self) -> int:
         return len(self.cohort)
@@ -48,64 +60,78 @@ class RequestBatch(Sequence[Request]):
         return self.to(self.cohort[place])
 
     def to(self, client: int) -> Request:
-        """The letter to one client, with what its own pieces remember."""
+        """The request to one client, with the state of its own pieces."""
         state = self.clients.state(client)
         own = {key: kept for key, kept in state.items() if not key.startswith(SHADOW)}
         return Request(client, self.broadcast_to(client), own, self.id(client))
 
     def broadcast_to(self, client: int) -> Broadcast:
-        """Its mail, with a model that this client lacks and the others still have."""
-        return (
-            self.broadcasts[client].after(None)
-            if client in self.missing_model
-            else self.broadcasts[client]
-        )
+        """The broadcast to one client, with the model if this client lacks it."""
+        broadcast = self.broadcasts[client]
+        return broadcast.after(None) if client in self.missing_model else broadcast
 
     def id(self, client: int) -> str:
-        """What no other letter of the run is called."""
+        """An id that no other request of the run has."""
         broadcast = self.broadcasts[client]
-        return f"{broadcast.round}/{self.exchange}/{client}" + (
-            f"/{broadcast.repetition}" if broadcast.repetition else ""
-        )
+        again = f"/{broadcast.repetition}" if broadcast.repetition else ""
+        return f"{broadcast.round}/{self.exchange}/{client}{again}"
 
-    def lost(self, lost: Mapping[VisitKey, Completion]) -> Iterator[ClientFailure]:
-        """Those of its clients that will not answer."""
+    def failures(self, unanswered: Unanswered) -> Iterator[ClientFailure]:
+        """Failures of the clients that are known not to answer."""
         for client, broadcast in self.broadcasts.items():
-            ended = lost.get((client, broadcast.repetition))
-            if ended is not None:
-                yield ClientFailure(client, self.id(client), ended.reason, ended.why)
+            found = unanswered.get((client, broadcast.repetition))
+            if found is not None:
+                yield ClientFailure(client, self.id(client), *found)
 
     @property
     def ids(self) -> dict[str, int]:
-        """The ids of all letters, and whom they go to."""
+        """The client of each request, by id."""
         return {self.id(client): client for client in self.cohort}
 
 
 @dataclass
 class SlotExchange:
-    """From a slot of the server to the clients it asks in a round."""
+    """What one slot of the server has sent in a round, and to whom."""
 
     slot: str
     chains: Sequence[Chain]
+    """Chains of clients that train; one client each in a star."""
     last: Broadcast | None = None
-    """What they were sent last."""
+    """The last broadcast."""
     count: int = 0
     """Exchanges so far."""
     missing_model: set[int] = field(default_factory=set)
-    """Who was missing, and may not have what it was sent last."""
-    clock: float = 0.0
-    """Simulated seconds when its last exchange was over."""
-    chosen: bool = False
-    """Whether those who came first have been taken, where more were asked."""
+    """Clients that did not answer and may lack the last broadcast."""
+
+    @property
+    def cohort(self) -> list[int]:
+        """All clients, each once."""
+        return list(dict.fromkeys(client for chain in self.chains for client in chain))
+
+    def chains_for(self, broadcast: Broadcast) -> Sequence[Chain]:
+        """The chains for training; for other instructions each client is asked on its own."""
+        if broadcast.instruction.trains:
+            return self.chains
+        return [(client,) for client in self.cohort]
 
     def requests(
         self, clients: ClientStates, broadcasts: Mapping[int, Broadcast], cohort: Sequence[int]
     ) -> RequestBatch:
-        """Letters to a cohort, of its exchange of now."""
+        """Requests of the current exchange to a cohort."""
         return RequestBatch(broadcasts, cohort, clients, self.count, frozenset(self.missing_model))
 
-    def chains_for(self, broadcast: Broadcast) -> Sequence[Chain]:
-        """Training goes along the chains; whatever else is asked is asked of every client by
-        itself."""
-        each = dict.fromkeys(client for chain in self.chains for client in chain)
-        return self.chains if broadcast.instruction.trains else [(client,) for client in each]
+
+def with_preceding(
+    broadcast: Broadcast, cohort: Sequence[int], job: ClientJob, registry: ClientRegistry
+) -> Broadcast:
+    """The broadcast, with what precedes each client in the cohort if a piece needs that."""
+    if not any(piece.needs_cohort_order for piece in job.pieces):
+        return broadcast
+    preceding: dict[int, tuple[int, float]] = {}
+    batches = 0.0
+    for place, client in enumerate(cohort):
+        preceding[client] = place, batches
+        examples = registry.size(client)
+        steps = job.local.planned_steps(broadcast.round, client, examples)
+        batches += job.local.samples(broadcast.round, client, examples) / steps
+    return replace(broadcast, preceding=preceding)

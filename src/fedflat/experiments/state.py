@@ -1,4 +1,4 @@
-"""Where a run stands between two rounds, and how that is laid out in groups of tensors."""
+"""The state of a run between two rounds, and its layout in groups of tensors."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from fedflat.server.piece import ServerState
 from fedflat.topologies.topology import SERVER
 
 CLIENTS = "clients"
-"""The group that says where the clients' memories are."""
+"""The group that says where the state of clients is in the file."""
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """What a run has cost so far."""
+    """The cost of a run so far."""
 
     down: int = 0
     """Bytes from the server to clients."""
@@ -42,21 +42,19 @@ class Ledger:
     seconds: float = 0.0
     """Seconds in all."""
     models_s2c: int = 0
-    """Models from the server to clients: vectors of the model's size, as the papers count
-    exchanges."""
+    """Models from the server to clients: vectors of the model's size, as papers count them."""
     models_c2s: int = 0
     """Models from clients to the server."""
     models_c2c: int = 0
     """Models from client to client."""
     missing: int = 0
-    """Visits that ended without a reply that could be used."""
+    """Requests without a usable reply."""
     clock: float | None = None
     """Simulated seconds on the clients' devices, if the run has a clock."""
     clocks: Mapping[str, float] = field(default_factory=dict)
     """The same of each slot, where there are several."""
     busy: Mapping[str, float] = field(default_factory=dict)
-    """Clients that are at work when a slot begins its next round, and until when, where slots share
-    clients."""
+    """Until when clients work, by client, where slots share clients."""
 
     @property
     def sent(self) -> int:
@@ -65,8 +63,8 @@ class Ledger:
 
     @property
     def spent(self) -> dict[str, Any]:
-        """All of it by name; what goes from client to client, and who was missing, only where there
-        is something, and simulated time only where there is a clock."""
+        """All counts by name, without those between clients, of failures and of simulated time if
+        there are none."""
         perhaps: dict[str, Any] = {
             "c2c": 0,
             "models_c2c": 0,
@@ -83,7 +81,7 @@ class Ledger:
         return self.models_s2c + self.models_c2s + self.models_c2c
 
     def plus(self, **more: int) -> Ledger:
-        """The same with more sent, trained on, or missing, by the names of its counts."""
+        """The same with counts added, by name."""
         new = object.__new__(Ledger)  # for every reply: `replace` would go through all fields
         vars(new).update(vars(self))
         for name, count in more.items():
@@ -95,9 +93,12 @@ class Ledger:
         clocks = self.clocks if slot is None else {**self.clocks, slot: clock}
         return replace(self, clock=max(self.clock or 0.0, clock), clocks=clocks)
 
+    def with_clocks(self, clocks: Mapping[str, float]) -> Ledger:
+        """The same with the simulated time of all slots set."""
+        return replace(self, clocks=clocks)
+
     def at_work(self, busy: Mapping[int, float]) -> Ledger:
-        """The same with those at work until then; who is done before any slot goes on is of no
-        interest."""
+        """The same with clients that work until then; those done before all slots are dropped."""
         least = min(self.clocks.values(), default=0.0)
         return replace(
             self, busy={str(client): until for client, until in busy.items() if until > least}
@@ -116,23 +117,21 @@ class RunState:
     models: dict[str, Model]
     """The server's, by slot."""
     server: dict[str, ServerState]
-    """What the server's pieces remember, by slot."""
+    """The state of the server's pieces, by slot."""
     averages: dict[str, dict[str, Tensor]]
     clients: ClientStates = field(default_factory=ClientStates)
     ledger: Ledger = Ledger()
     sent: dict[int, Broadcast] = field(default_factory=dict)
-    """What somebody is still at work on, by the round in which it was sent; nothing where rounds
-    wait for replies."""
+    """Broadcasts that clients still work on, by round; only with an asynchronous server."""
 
     @property
     def model(self) -> Model:
-        """The server's model, where it has one."""
+        """The server's model, if it has one only."""
         [model] = self.models.values()
         return model
 
     def groups(self) -> dict[str, Group]:
-        """The tensors in groups; what changes together sits together. Clients' memories are in a
-        file of their own."""
+        """The tensors in groups that change together; the state of clients has its own file."""
         groups: dict[str, Group] = {}
         for slot, model in self.models.items():
             at = "" if slot == SERVER else f"slot/{slot}/"
@@ -166,17 +165,17 @@ class RunState:
 def read_checkpoint(
     store: Store, round: int, identity: str, clients: ClientStates
 ) -> tuple[RunState, dict[str, LogPosition]]:
-    """Where the run ``identity`` stood at a checkpoint, and how long its diaries were; ``clients``
-    are restored.
+    """The state of the run ``identity`` at a checkpoint, and the lengths of its logs.
 
-    `Damaged` if the checkpoint is not what was written; an error if it is that of another run.
+    ``clients`` are restored. Raises `Damaged` if the checkpoint is not what was written, and
+    `RunError` if it belongs to another run.
     """
     groups, facts = store.read(round)
     check(facts, CHECKPOINT)
     if facts["run"] != identity:
         raise RunError(
-            f"{store.folder}: the checkpoint of round {round} is not of this run, but of another one. Put back the "
-            "run's own, or remove the folder to start from the beginning."
+            f"{store.folder}: the checkpoint of round {round} is not of this run, but of another "
+            "one. Put back the run's own, or remove the folder to start from the beginning."
         )
     try:
         clients.restore(
@@ -191,8 +190,7 @@ def read_checkpoint(
 
 
 def last_state(folder: Path, identity: str) -> RunState:
-    """Where a run stands, by its newest checkpoint that is whole. Nothing in the folder is
-    changed."""
+    """The state at the newest checkpoint that is not damaged; the folder is not changed."""
     store = Store(folder / "checkpoint")
     for round in store.rounds():
         try:
@@ -200,16 +198,15 @@ def last_state(folder: Path, identity: str) -> RunState:
         except Damaged:
             continue
     raise RunError(
-        f"{folder} has no checkpoint that can be read: there is no model to look at. Run it again, or "
-        f"`fedflat resume {folder}`."
+        f"{folder} has no checkpoint that can be read: there is no model to look at. Run it "
+        f"again, or `fedflat resume {folder}`."
     )
 
 
 def state_of_groups(
     round: int, groups: dict[str, Group], facts: dict[str, Any], clients: ClientStates
 ) -> RunState:
-    """What `RunState.groups` and `RunState.facts` describe, with the memories that ``clients`` has
-    restored."""
+    """The inverse of `RunState.groups` and `RunState.facts`, with the restored ``clients``."""
     models: dict[str, Model] = {}
     states: dict[str, ServerState] = {}
     averages: dict[str, dict[str, Tensor]] = {}
@@ -220,7 +217,7 @@ def state_of_groups(
         if kind == "model":
             models[slot] = Model(group["params"], group["buffers"])
         elif kind == "sent":
-            sent[int(rest)] = _mail(int(rest), group)
+            sent[int(rest)] = _broadcast(int(rest), group)
         elif kind == "server":
             states.setdefault(slot, {})[rest] = group
         elif kind == "shadow":
@@ -234,8 +231,8 @@ def state_of_groups(
     return RunState(round, models, states, averages, clients, Ledger(**facts["ledger"]), sent)
 
 
-def _mail(round: int, group: Group) -> Broadcast:
-    """What was sent in a round; what was asked, and at which rate, the run's settings say."""
+def _broadcast(round: int, group: Group) -> Broadcast:
+    """A broadcast of an earlier round; its rate and instruction are in the run's settings."""
     extras: dict[str, dict[str, Tensor]] = {}
     for path, tensor in group.items():
         key, _, name = path.partition("/")

@@ -29,6 +29,7 @@ from fedflat.experiments.loggers import with_loggers
 from fedflat.experiments.prepare import PreparedRun, prepare
 from fedflat.experiments.progress import OnProgress
 from fedflat.experiments.recording import Recorder, recording_callback
+from fedflat.experiments.remarks import remarks
 from fedflat.experiments.reporting import named_models
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.fingerprint import origin_of
@@ -289,7 +290,7 @@ def _carry_out(
         run_folder.describe(recorder.labels)
         run_folder = with_loggers(run_folder, config.logger)
         on_progress = study.timed(place, reporter.announce(prepared.exp, place, len(study.runs)))
-        for remark in prepared.remarks(config.state_memory) + recorder.costs():
+        for remark in remarks(prepared, config.state_memory) + recorder.costs():
             reporter.note(f"  {remark}")
         with profiled(profile, run_folder.place and run_folder.place.parent) as counted:
             return train(

@@ -1,28 +1,116 @@
-"""Exchanges by the run's clock: what each visit computes and what is sent, known before it is made.
+"""Simulated time: when clients answer, which of them answer in time, and when an exchange ends.
 
-Work is counted in gradients of single examples, two of them where SAM takes two, gradients over all
-of a client's data among it. Of what is sent everything counts that has the model's size; the few
-numbers that a reply may have besides do not. So it is known beforehand when a visit would end, and
-one that would be cut off need not be made.
+Work is counted in gradients of single examples: two where SAM takes two, and those of full
+gradients too. Of what is sent, all vectors of the model's size count; the few numbers that a reply
+may have besides do not. So the end of a request is known beforehand, and a client that would be
+cut off need not train.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 from fedflat.core.failures import LATE
 from fedflat.core.instruction import Instruction
 from fedflat.core.messages import Broadcast
 from fedflat.errors import FedflatError
 from fedflat.experiments.prepare import PreparedRun
+from fedflat.experiments.replies import ReplyCollector
+from fedflat.experiments.requests import SlotExchange, Unanswered
 from fedflat.simulation.clock import Fleet
 from fedflat.simulation.timetable import ChainPlan, ClientLeg, Timetable, timetable
 from fedflat.topologies.population import Chain
 
 
+@dataclass
+class _SlotTime:
+    clock: float = 0.0
+    """Simulated seconds when the slot's last exchange ended."""
+    chosen: bool = False
+    """Whether the first chains have been chosen, where more than needed were asked."""
+
+
+class SimulatedTime:
+    """The simulated time of one round: `plan` is called before each broadcast (`Exchange.plan`).
+
+    With ``patient`` the server waits for all clients: no deadlines, and nobody is away.
+    """
+
+    def __init__(self, collector: ReplyCollector, fleet: Fleet, *, patient: bool = False) -> None:
+        self.collector, self.prepared = collector, collector.prepared
+        self.fleet = fleet.patient if patient else fleet
+        self._start = collector.ledger.clock or 0.0
+        self._clocks_set = False
+        self._slots: dict[str, _SlotTime] = {}
+
+    def plan(self, slot_exchange: SlotExchange, broadcast: Broadcast) -> Unanswered:
+        """Let the time of an exchange pass; returns the requests that will have no answer.
+
+        Chains that were asked and are not needed are removed from ``slot_exchange``.
+        """
+        if broadcast.instruction.trains and self._asynchronous_time(broadcast.round):
+            return {}
+        if slot_exchange.count == 1:
+            self._slots[slot_exchange.slot] = _SlotTime(
+                self._begins(slot_exchange.slot, broadcast.round)
+            )
+        slot = self._slots.setdefault(slot_exchange.slot, _SlotTime())
+        choose = broadcast.instruction.trains and not slot.chosen
+        busy = {int(client): until for client, until in self.collector.ledger.busy.items()}
+        sent = partial(self.collector.bytes_to, slot_exchange)
+        plan = plan_exchange(
+            self.prepared,
+            self.fleet,
+            slot.clock,
+            broadcast,
+            slot_exchange.chains_for(broadcast),
+            sent,
+            choose=choose,
+            busy=busy,
+        )
+        slot.clock, slot.chosen = plan.over, slot.chosen or choose
+        self.collector.advance_clock(
+            plan.over, slot_exchange.slot if len(self.prepared.server.slots) > 1 else None
+        )
+        if self.prepared.server.share_clients:
+            free = {client: at for one in plan.ended for client, at in one.free.items()}
+            self.collector.set_busy({**busy, **free})
+        for place in plan.surplus:
+            self.collector.count_sent(
+                sent(slot_exchange.chains[place][0], broadcast), broadcast.models
+            )
+        slot_exchange.chains = [
+            chain for place, chain in enumerate(slot_exchange.chains) if place not in plan.surplus
+        ]
+        return {key: (one.reason, one.why) for key, one in plan.lost.items()}
+
+    def _asynchronous_time(self, t: int) -> bool:
+        """Advance the clock by the topology's own times, if it has some."""
+        ends = self.prepared.exp.topology.end_times(self.prepared.clients, t)
+        if ends is None:
+            return False
+        self.collector.advance_clock((self.prepared.initial_cost.clock or 0.0) + ends)
+        return True
+
+    def _begins(self, slot: str, t: int) -> float:
+        """When a slot's first exchange of round ``t`` begins.
+
+        Slots have clocks of their own between two merges.
+        """
+        if len(self.prepared.server.slots) == 1:
+            return self._start
+        if not self._clocks_set and (
+            t == 0 or self.prepared.exp.topology.merges_after(self.prepared.clients, t - 1)
+        ):
+            self.collector.set_clocks(dict.fromkeys(self.prepared.server.slots, self._start))
+            self._clocks_set = True
+        return self.collector.ledger.clocks.get(slot, self._start)
+
+
 def work_of(prepared: PreparedRun, ask: Instruction, t: int, client: int) -> int:
-    """Gradients of single examples that a client takes in a visit of round ``t``."""
+    """Gradients of single examples that a client computes for a request of round ``t``."""
     examples = prepared.registry.size(client)
     return ask.work(
         ask.job(prepared.job), examples, prepared.exp.local.samples(t, client, examples)
@@ -40,8 +128,11 @@ def plan_exchange(
     choose: bool,
     busy: Mapping[int, float] | None = None,
 ) -> Timetable:
-    """The exchange of a mail along these chains, from ``start`` on; ``sent`` says what bytes a
-    client is sent."""
+    """The timetable of an exchange along chains that begins at ``start``, in simulated seconds.
+
+    ``sent`` returns the bytes that a client is sent. ``choose`` keeps only the first chains, where
+    more than needed were asked. ``busy`` says until when clients work for other slots.
+    """
     onward = replace(broadcast, repeat=False)
     up = reply_bytes(prepared, broadcast)
     ways = [
@@ -65,7 +156,7 @@ def plan_exchange(
 
 
 def reply_bytes(prepared: PreparedRun, broadcast: Broadcast) -> int:
-    """Bytes of a reply to a mail, of all that has the model's size."""
+    """Bytes of a reply to a broadcast: all vectors of the model's size."""
     ask, size = broadcast.instruction, broadcast.params.element_size()
     own = prepared.private_size if ask.trains else 0
     more = sum(piece.upload_vectors for piece in prepared.job.pieces) if ask.trains else 0
@@ -76,15 +167,15 @@ def reply_bytes(prepared: PreparedRun, broadcast: Broadcast) -> int:
 
 
 def _nobody(fleet: Fleet, start: float, found: Timetable) -> str:
-    """Why no reply comes of an exchange, and what to change."""
     late = [one.would - start for one in found.lost.values() if one.reason == LATE]
     if not late:
         return (
-            "none of those who were asked stayed until its reply was sent. Ask more clients a round "
-            "(--clients-per-round, or extra=... in the clock), or let them stay longer."
+            "none of those who were asked stayed until its reply was sent. Ask more clients a "
+            "round (--clients-per-round, or extra=... in the clock), or let them stay longer."
         )
     among = "nobody met" if len(late) == len(found.lost) else "of those who were there nobody met"
     return (
-        f"{among} the deadline of {fleet.clock.deadline:g} s; the first reply would have come after {min(late):.4g} s. "
-        "Set a later deadline, give clients less to do, or ask more clients a round."
+        f"{among} the deadline of {fleet.clock.deadline:g} s; the first reply would have come after "
+        f"{min(late):.4g} s. Set a later deadline, give clients less to do, or ask more clients a "
+        "round."
     )

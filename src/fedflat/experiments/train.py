@@ -1,12 +1,13 @@
-"""One federated run, from the first round to the last. Read `train` and you know the library."""
+"""One federated run, from the first round to the last. Start reading at `train`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast
@@ -15,27 +16,22 @@ from fedflat.execution.client_pool import ClientPool, Executor
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.interrupt import signals_as_ctrl_c, uninterrupted
-from fedflat.experiments.callbacks import CallbackFactory, RunCallback, no_callback
+from fedflat.experiments.callbacks import CallbackFactory, RoundCallback, RunCallback, no_callback
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.exchange import Exchange
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.failures import Diverged
+from fedflat.experiments.open_exchange import open_exchange
 from fedflat.experiments.population import selected_clients
 from fedflat.experiments.prepare import PreparedRun, prepare
 from fedflat.experiments.progress import PRETRAINING, OnProgress, Progress, Stopwatch
-from fedflat.experiments.replies import ReplyCollector
-from fedflat.experiments.reporting import (
-    evaluate_models,
-    loss_of,
-    modules,
-    named_models,
-    reply_scores,
-)
+from fedflat.experiments.replies import Diverged
+from fedflat.experiments.reporting import Evaluator, loss_of, modules, named_models
 from fedflat.experiments.results.results import Result
+from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.run_folder.model_files import Named
 from fedflat.experiments.run_folder.run_folder import FIRST, RunFolder
 from fedflat.experiments.state import RunState
-from fedflat.server.averaging import AverageState
+from fedflat.server.averaging import AverageState, RunInfo
 from fedflat.server.piece import Send, ServerState, StepResult, after_round, server_step
 
 
@@ -50,33 +46,41 @@ def train(
     on_progress: OnProgress = lambda progress: None,
     state_memory: int | None = None,
 ) -> Result:
-    """Run an experiment to its end, or from where ``book`` says it was stopped, and give its
-    result.
+    """Run an experiment to its end, or from the last checkpoint of ``run_folder``.
 
-    ``until`` stops after so many rounds, to go on later: schedules are the whole run's. For
-    ``state_memory`` see `ExecutionConfig`.
+    Args:
+        until: stop after this number of rounds, to be resumed later; schedules do not change.
+        executor: where clients run.
+        run_folder: keeps metrics, checkpoints and models; None: they are kept in memory.
+        on_progress: called after every round.
+        state_memory: bytes of client state in memory; see `ExecutionConfig`.
     """
     prepared = what if isinstance(what, PreparedRun) else prepare(what)
-    run_folder = run_folder or RunFolder()
-    exp, fed = prepared.exp, prepared.fed
+    exp, run_folder = prepared.exp, run_folder or RunFolder()
     clients = ClientStates(state_memory, run_folder.place, prepared.device)
     resumed = run_folder.resume(clients)
-    earlier = partial(train_first, run_folder, executor, on_progress, prepared.device)
-    # 0 what clients are like
-    prepared = collect_descriptions(prepared, run_folder, executor, earlier, on_progress)
+    pretrain = partial(train_first, run_folder, executor, on_progress, prepared.device)
+    prepared = collect_descriptions(prepared, run_folder, executor, pretrain, on_progress)
     run_folder.write_groups(prepared)
-    first = next(iter(resumed.models.values())) if resumed else exp.init.model(prepared, earlier)
-    callback, end = callbacks(prepared, run_folder.say), min(until or exp.rounds, exp.rounds)
+    first = next(iter(resumed.models.values())) if resumed else exp.init.model(prepared, pretrain)
+    callback = callbacks(prepared, run_folder.say)
+    end = min(until or exp.rounds, exp.rounds)
 
-    with executor.open(callback.job(prepared.job), fed, prepared.source) as pool:
-        clock = Stopwatch(run := resumed or initial_state(prepared, first, clients, pool))
+    with executor.open(callback.job(prepared.job), prepared.fed, prepared.source) as pool:
+        run = resumed or initial_state(prepared, first, clients, pool)
+        evaluator = Evaluator(prepared, pool)
+        clock = Stopwatch(run)
         try:
             for t in range(run.round, end):
-                new = train_round(prepared, run, t, end, pool, callback, run_folder)
-                on_progress(clock.progress(run, end, loss_of(new), run_folder.rows))
+                evaluates = exp.evaluate.due(t + 1, end, exp.rounds)
+                outcome = train_round(prepared, run, t, pool, callback, evaluates=evaluates)
+                update_averages(prepared, run, outcome)
+                row = evaluate_round(evaluator, run, outcome, evaluates=evaluates)
+                commit(prepared, run, outcome, row, run_folder)
+                on_progress(clock.progress(run, end, loss_of(outcome.steps), run_folder.rows))
             status = "done" if run.round == exp.rounds else "running"
             if status == "done":
-                final_evaluation(prepared, pool, run, run_folder)  # and once, at the end
+                final_evaluation(prepared, pool, run, run_folder)
         except Diverged:
             status = "diverged"
         except KeyboardInterrupt:
@@ -88,52 +92,94 @@ def train(
         run_folder.checkpoint(run, force=True)
         if status != "running":
             run_folder.finish(status, named_models(prepared, run))
-    center = prepared.center(run.round, run.models)
+    center = prepared.server.center(run.round, run.models)
     return Result.of(exp, status, run, run_folder.rows, modules(prepared, run), center)
+
+
+@dataclass
+class RoundOutcome:
+    """What a round has made; the state of the run is unchanged until `commit`."""
+
+    round: int
+    started: float
+    """In seconds of `time.monotonic`."""
+    training: float
+    """Seconds in exchanges and server steps."""
+    steps: dict[str, StepResult]
+    """By slot."""
+    models: dict[str, Model]
+    """By slot, merged."""
+    averages: dict[str, AverageState]
+    exchange: Exchange
+    callback: RoundCallback
 
 
 def train_round(
     prepared: PreparedRun,
     run: RunState,
     t: int,
-    end: int,
     pool: ClientPool,
     callback: RunCallback,
-    run_folder: RunFolder,
-) -> dict[str, StepResult]:
-    """Make round ``t`` of a run that stops at ``end``, write it down, and give each slot's step."""
-    exp = prepared.exp
-    begun, due = time.monotonic(), exp.evaluate.due(t + 1, end, exp.rounds)
-    asked = prepared.select(t)  # 1 who is asked, by which model
-    averages = {key: dict(notes) for key, notes in run.averages.items()}
-    round_callback = callback.on_round_start(t, selected_clients(asked), averages, due)
-    collector = ReplyCollector(prepared, t, run.clients, averages, run.ledger, round_callback)
-    exchange = Exchange(pool, collector, run.sent)
-    new = exchange.run_slots(asked, partial(step_slot, prepared, run))  # 2 ask, average, step
-    models = prepared.merge(t, run.models, new)  # 3 where models meet
-    trained = time.monotonic() - begun - round_callback.seconds
-    update_averages(prepared, averages, t, run.models, models)  # 4 averages of models
-    row = reply_scores(prepared, t, averages)  # 5 evaluate
-    if due:
-        row |= evaluate_models(prepared, t, new, models, averages, pool, run.clients)
-    seen = {
-        key: value
-        for one in new.values()
-        for key, value in round_callback.on_round_end(one).items()
-    }
-    with uninterrupted():  # 6 take over, write down
+    *,
+    evaluates: bool,
+) -> RoundOutcome:
+    """Select clients, train them, aggregate, make the server's steps, and merge its models."""
+    started = time.monotonic()
+    selection = prepared.server.select(t)
+    averages = {key: dict(state) for key, state in run.averages.items()}
+    listener = callback.on_round_start(t, selected_clients(selection), averages, evaluates)
+    exchange = open_exchange(
+        prepared, pool, t, run.clients, averages, run.ledger, listener, run.sent
+    )
+    steps = exchange.run_slots(selection, partial(step_slot, prepared, run))
+    models = prepared.server.merge(t, run.models, steps)
+    training = time.monotonic() - started - listener.seconds
+    return RoundOutcome(t, started, training, steps, models, averages, exchange, listener)
+
+
+def update_averages(prepared: PreparedRun, run: RunState, outcome: RoundOutcome) -> None:
+    """Add the models of a round to the averages, which are evaluated and never sent."""
+    t, server = outcome.round, prepared.server
+    for average in prepared.exp.method.averages:
+        before = server.center_params(t, run.models)
+        after = server.center_params(t + 1, outcome.models)
+        average.update(outcome.averages[average.key], prepared.info, t, before, after)
+
+
+def evaluate_round(
+    evaluator: Evaluator, run: RunState, outcome: RoundOutcome, *, evaluates: bool
+) -> Row:
+    """The metrics of a round; without an evaluation only what clients measured as they trained."""
+    t, averages = outcome.round, outcome.averages
+    row = evaluator.reply_scores(t, averages)
+    if evaluates:
+        row |= evaluator.evaluate(t, outcome.steps, outcome.models, averages, run.clients)
+    return row
+
+
+def commit(
+    prepared: PreparedRun, run: RunState, outcome: RoundOutcome, row: Row, run_folder: RunFolder
+) -> None:
+    """Take over the outcome of a round and write it; an interrupted round leaves no trace."""
+    recorded: dict[str, Any] = {}
+    for step in outcome.steps.values():
+        recorded |= outcome.callback.on_round_end(step)
+    states = run.server | {slot: one.state for slot, one in outcome.steps.items()}
+    done, exchange = outcome.round + 1, outcome.exchange
+    with uninterrupted():
         run.clients.commit()
-        run.round, run.models, run.averages, run.sent = t + 1, models, averages, exchange.sent
-        states = run.server | {slot: one.state for slot, one in new.items()}
-        run.server = server_state_after(prepared, states, models, t + 1)
-        run.ledger = exchange.ledger.with_time(trained, time.monotonic() - begun)
-        run_folder.note(seen | collector.failures_row, row and row | run.ledger.spent)
+        run.round, run.models, run.averages = done, outcome.models, outcome.averages
+        run.sent = exchange.in_flight
+        run.server = server_state_after(prepared, states, outcome.models, done)
+        seconds = time.monotonic() - outcome.started
+        run.ledger = exchange.ledger.with_time(outcome.training, seconds)
+        failures = exchange.collector.failures_row
+        run_folder.note(recorded | failures, row and row | run.ledger.spent)
         run_folder.checkpoint(run)
-    return new
 
 
 def step_slot(prepared: PreparedRun, run: RunState, slot: str, send: Send) -> StepResult:
-    """A slot's step in the round that is to be made, by an exchange with its clients."""
+    """Make the next step of a slot; ``send`` sends its broadcasts to clients."""
     exp, model = prepared.exp, run.models[slot]
     broadcast = Broadcast(
         run.round, model.params, model.buffers, exp.lr(run.round), instruction=exp.instruction
@@ -156,8 +202,10 @@ def train_first(
     exp: Experiment,
     place: str = FIRST,
 ) -> Named:
-    """The model of a run that must be made before this one; it is kept with this one, and gone on
-    with."""
+    """Train the run that must come before this one, or resume it; returns its final weights.
+
+    Its run folder is ``place`` in that of this run.
+    """
     before = prepare(exp, device)
 
     def tell_phase(progress: Progress) -> None:
@@ -170,7 +218,7 @@ def train_first(
 
 
 def final_weights(prepared: PreparedRun, result: Result) -> Named:
-    """The model that a run has ended with, by its module's own names."""
+    """The final weights of a run, by the names of its module."""
     assert result.model is not None
     if result.diverged:
         raise RunError(
@@ -179,37 +227,21 @@ def final_weights(prepared: PreparedRun, result: Result) -> Named:
     return prepared.learner.copy().state_dict_of(result.model)
 
 
-def update_averages(
-    prepared: PreparedRun,
-    averages: dict[str, AverageState],
-    t: int,
-    before: dict[str, Model],
-    after: dict[str, Model],
-) -> None:
-    """Let shadows see what round ``t`` has made of the models."""
-    for average in prepared.exp.method.averages:
-        stood, stands = prepared.center_params(t, before), prepared.center_params(t + 1, after)
-        average.update(averages[average.key], prepared.info, t, stood, stands)
-
-
 def final_evaluation(
     prepared: PreparedRun, pool: ClientPool, run: RunState, run_folder: RunFolder
 ) -> None:
-    """What protocols ask of every client when the last round is done, unless it is written
-    already."""
+    """Make the evaluations at all clients that follow the last round, unless they are written."""
     exp = prepared.exp
     for evaluation in exp.method.evaluations:
         asked = evaluation.final_instruction()
         if asked is None or any(row.get("tuned") for row in run_folder.rows):
             continue
         notes = {evaluation.key: dict(run.averages[evaluation.key])}
-        exchange = Exchange(
-            pool,
-            ReplyCollector(prepared, exp.rounds, ClientStates(), notes, run.ledger),
-            strict=False,
+        exchange = open_exchange(
+            prepared, pool, exp.rounds, ClientStates(), notes, run.ledger, patient=True
         )
         lr = exp.lr(exp.rounds - 1)
-        for slot, clients in prepared.slots.items():
+        for slot, clients in prepared.server.slots.items():
             broadcast = Broadcast(
                 exp.rounds, run.models[slot].params, run.models[slot].buffers, lr, instruction=asked
             )
@@ -228,26 +260,36 @@ def final_evaluation(
 def initial_state(
     prepared: PreparedRun, model: Model, clients: ClientStates, pool: ClientPool | None = None
 ) -> RunState:
-    """The state before round 0: every slot has the same model. ``crew`` is for those who must ask
-    clients first."""
-    buffers, own = prepared.learner.initial().buffers, prepared.client_tests(pool) if pool else None
-    info = replace(
-        prepared.info, own_accuracies=own and (lambda params: own(Model(params, buffers)))
-    )
-    notes = {one.key: one.init(info, model.params) for one in prepared.exp.method.observers}
+    """The state before round 0: every slot has the same model.
+
+    ``pool`` is needed by observers that test the initial model at clients.
+    """
+    averages = {
+        one.key: one.init(_initial_info(prepared, one.key, pool), model.params)
+        for one in prepared.exp.method.observers
+    }
     ledger = replace(
         prepared.initial_cost,
         clock=None if prepared.fleet is None else prepared.initial_cost.clock or 0.0,
     )
-    models = dict.fromkeys(prepared.slots, model)
+    models = dict.fromkeys(prepared.server.slots, model)
     return RunState(
         0,
         models,
         server_state_after(prepared, {slot: {} for slot in models}, models, 0),
-        notes,
+        averages,
         clients,
         ledger,
     )
+
+
+def _initial_info(prepared: PreparedRun, name: str, pool: ClientPool | None) -> RunInfo:
+    """What an observer knows before round 0, with tests at clients if there are some."""
+    tests = Evaluator(prepared, pool).client_tests(0, name) if pool else None
+    if tests is None:
+        return prepared.info
+    buffers = prepared.learner.initial().buffers
+    return replace(prepared.info, own_accuracies=lambda params: tests(Model(params, buffers)))
 
 
 def server_state_after(
@@ -256,7 +298,7 @@ def server_state_after(
     models: Mapping[str, Model],
     completed: int,
 ) -> dict[str, ServerState]:
-    """What the server's pieces remember when so many rounds are over, by slot."""
+    """The state of the server's pieces after so many rounds, by slot."""
     exp = prepared.exp
     return {
         slot: after_round(exp.method.server, states[slot], models[slot], completed, exp.rounds)

@@ -1,15 +1,23 @@
-"""Who there is, apart from what they hold: all that a server knows of clients before they answer.
+"""What a server knows of its clients before they answer: who exists, and how much data each has.
 
-In a simulation it is made from the federation; what clients hold is opened by those who visit them
-only.
+A simulation makes the registry from the federation. The data of clients are opened only where
+clients run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedflat.data.federation import Federation
+from fedflat.data.domains import Domain
+
+
+def _no_domains() -> Mapping[Domain, Sequence[int]]:
+    return {}
+
+
+def _no_column(name: str) -> Sequence[str]:
+    raise KeyError(name)
 
 
 @dataclass(frozen=True)
@@ -17,19 +25,19 @@ class ClientRegistry:
     """Clients by number, and what is known of them."""
 
     population: int
+    """Number of clients."""
     size: Callable[[int], int]
-    """How many examples a client trains on."""
+    """Number of training examples of a client."""
     sizes: Callable[[], Sequence[int]]
-    """The same of all clients, in their order; counting may be refused where there are many."""
+    """The same of all clients, in order; raises `SettingError` if there are too many to count."""
     clients_have_tests: bool = False
-    """Whether each client keeps a part of its own data for testing."""
-
-    @classmethod
-    def of(cls, fed: Federation) -> ClientRegistry:
-        """Those in a federation."""
-        return cls(fed.population, fed.size, fed.sizes, fed.held_out is not None)
+    """Whether each client keeps a part of its data for tests."""
+    clients_by_domain: Callable[[], Mapping[Domain, Sequence[int]]] = _no_domains
+    """The clients of each domain; empty if no domain is known."""
+    column: Callable[[str], Sequence[str]] = _no_column
+    """The value of each client in a named column, such as its city."""
 
     @property
     def clients(self) -> range:
-        """All of them."""
+        """All clients."""
         return range(self.population)

@@ -94,7 +94,7 @@ def walk(exp: Experiment, t: int, client: int, sent: Tensor) -> list[Tensor]:
 
 def cohort(exp: Experiment, t: int) -> list[int]:
     prepared = prepare(exp)
-    return selected_clients(prepared.select(t))
+    return selected_clients(prepared.server.select(t))
 
 
 def rows_of(run_folder: RunFolder) -> list[Row]:

@@ -214,4 +214,4 @@ def test_the_stand_ins_of_fedvpr_are_ready_to_run(name: str) -> None:
         )
     )
     assert prepared.exp.headline.name == "recall@1"
-    assert len(prepared.slots) == (2 if "hfl" in name else 1)
+    assert len(prepared.server.slots) == (2 if "hfl" in name else 1)

@@ -27,6 +27,7 @@ from fedflat.errors import SettingError
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.loopback import Loopback
 from fedflat.experiments.prepare import prepare
+from fedflat.experiments.remarks import remarks
 from fedflat.experiments.run_folder.record import read_facts
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.registry import specs as spelling
@@ -441,7 +442,7 @@ def test_the_remark_before_the_run() -> None:
         ("star()", "attack: 5 of 20 clients swap labels 0 and 2, 3 and 5"),
     ):
         prepared = prepare(ff.experiment("fedavg", **RUN, topology=topology, attack=FLIP))
-        assert said in prepared.remarks()
+        assert said in remarks(prepared)
 
 
 def test_an_attack_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:

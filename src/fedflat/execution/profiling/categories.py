@@ -39,6 +39,8 @@ TABLE: dict[str, tuple[str, ...]] = {
         "fedflat.core.messages",
         "fedflat.server",
         "fedflat.experiments.exchange",
+        "fedflat.experiments.chain_exchange",
+        "fedflat.experiments.async_exchange",
         "fedflat.experiments.replies",
     ),
     "evaluation": ("fedflat.experiments.evaluation", "fedflat.client.evaluate"),

@@ -54,7 +54,7 @@ class Recorder(RunCallback):
     def of(cls, prepared: PreparedRun, text: str | None, say: Say = lambda text: None) -> Recorder:
         """The recorder of the metrics that a text names; ``say`` is called if one fails."""
         metrics = metrics_of(text)
-        slots = prepared.with_guessed_groups.slots
+        slots = prepared.with_guessed_groups.server.slots
         if metrics and len(slots) > 1:
             raise SettingError(
                 f"record: metrics are defined for one server model, and {prepared.exp.topology} has {len(slots)}. "
