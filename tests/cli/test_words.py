@@ -158,7 +158,7 @@ def test_kinds_with_their_counts(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_one_item_of_a_kind(capsys: pytest.CaptureFixture[str]) -> None:
     told = said(capsys, "list", "models", "mlp")
-    assert told.startswith("mlp(hidden=[64])\n\nFlatten, linear layers")
+    assert told.startswith("mlp(hidden=[64])\n\nLinear layers of widths")
     assert said(capsys, "list", "models", "mlp(hidden=[8])").startswith("mlp(hidden=[8])\n")
     assert said(capsys, "list", "executors", "in-process").startswith("in_process(")
     assert "analyse: compute curvature" in said(capsys, "list", "commands", "analyse")

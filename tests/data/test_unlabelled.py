@@ -104,5 +104,5 @@ def test_a_method_that_needs_labels_is_refused() -> None:
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(SettingError, match=r"unlabelled: on must be a data set, .* found 3"):
         ff.parse("unlabelled(3)", "data set")
-    with pytest.raises(SettingError, match=r"regression\(\) has none"):
+    with pytest.raises(SettingError, match=r"regression\(\) has no classes"):
         prepare(experiment("self_training()", "diabetes(clients=4)"))

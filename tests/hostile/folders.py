@@ -23,7 +23,7 @@ from experiments.small import final, timeless
 from fedflat.experiments.run_folder.record import read_rows
 from fedflat.experiments.run_folder.study_file import runs_in
 from fedflat.report import collect
-from fedflat.report.live.server import LivePage
+from fedflat.report.live.server import News
 from hostile.damages import damage
 from hostile.limits import Said, carried_out, limited
 
@@ -197,7 +197,7 @@ class Ground:
     def _live(self) -> None:
         """Collect the page of both runs: the good one is shown."""
         with limited():
-            found = json.loads(LivePage(self.runs).get("/data.json")[1])
+            found = json.loads(News(self.runs).now("/data.json")[1])
         _foreseen(found)
         assert str(self.runs / "good") in [run["folder"] for run in found["runs"]], (
             "the live page lacks the good run"

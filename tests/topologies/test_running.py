@@ -276,7 +276,7 @@ def test_local_against_global_needs_a_star(
     more = {"rounds": 1, "clients_per_round": 2, "topology": "clusters(2)"}
     ff.run("fedavg", on="digits(clients=6)", out=tmp_path / "run", quiet=True, **more)
     assert main(["analyse", str(tmp_path / "run"), "--local-global"]) == 2
-    assert "not with clusters(2). Choose a run with a star." in " ".join(
+    assert "found clusters(2). Choose a run with a star." in " ".join(
         capsys.readouterr().err.split()
     )
 

@@ -14,7 +14,7 @@ from fedflat.registry.specs import TextSpec
 class Instruction(TextSpec, ABC):
     """Work for a client, such as ``train()``: a frozen dataclass with a `run` method.
 
-    An instruction is sent as its text and parsed again on the client. Other code never tests the
+    Its text is sent and parsed again on the client. Other code never tests the
     type of an instruction. It reads the class attributes below.
     """
 

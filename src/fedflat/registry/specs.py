@@ -272,7 +272,7 @@ def parse_list(text: str, kind: str) -> tuple[Any, ...]:
 def _tree(text: str) -> ast.expr:
     if not isinstance(text, str) or len(text) > LONGEST_TEXT:
         raise SpellingError(
-            f"cannot read {shown(text)}: a text of at most {LONGEST_TEXT} letters is needed. {_SHAPE}"
+            f"cannot read {shown(text)}: a text of at most {LONGEST_TEXT} characters is needed. {_SHAPE}"
         )
     text = text.strip()
     try:

@@ -259,7 +259,7 @@ def newest(run: Path) -> int:
         (("toy", "--seeds", "x"), "--seeds must be a number of seeds (3) or a list"),
         (("toy", "--seeds", "1,1"), "--seeds must be a number of seeds (3) or a list"),
         (("toy", "--table"), "--table needs a folder of runs, found 'toy'"),
-        (("--resume", "nowhere"), "nowhere is no folder of `fedflat reproduce`"),
+        (("--resume", "nowhere"), "nowhere is not a folder of `fedflat reproduce`"),
         (("toy", "--cells", "fedavg", "--add-shadow", "wimma()"), "unknown method 'wimma'"),
     ],
 )
@@ -282,7 +282,7 @@ def test_a_folder_with_something_else_is_left_alone(
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("precious")
     assert reproduce("toy", "--out", tmp_path / "out") == 2
-    assert "holds something else" in capsys.readouterr().err
+    assert "contains other files" in capsys.readouterr().err
 
 
 def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:

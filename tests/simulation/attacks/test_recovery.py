@@ -25,7 +25,7 @@ from fedflat.experiments.run_folder.record import read_facts
 from fedflat.experiments.state import last_state
 from fedflat.report import collect
 from fedflat.simulation.attacks.attack import ATTACK
-from fedflat.simulation.attacks.feature_network import trained_on
+from fedflat.simulation.attacks.feature_network import train_feature_network
 from fedflat.simulation.attacks.frechet import frechet, moments
 from report.made import write_run
 
@@ -46,8 +46,8 @@ def silent(done: float, total: float, what: str) -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that has hardly learnt anything tells images apart too."""
     monkeypatch.setattr(recovery, "STEPS", 10)
-    monkeypatch.setattr(recovery, "MADE", 300)
-    monkeypatch.setattr(recovery, "_JUDGES", {})
+    monkeypatch.setattr(recovery, "MAX_GENERATED", 300)
+    monkeypatch.setattr(recovery, "_NETWORKS", {})
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +62,9 @@ def test_what_was_recovered(attacked: Path, capsys: pytest.CaptureFixture[str]) 
     found = analyse_recovery(subject, silent)
     result = found.result
     assert (result["client"], result["visits"], result["made"]) == (1, 2, 300)
-    everybody = subject.ready.fed.pooled().data(0)
-    judge = trained_on(everybody, (1, 8, 8), 10, steps=10)
-    both = everybody, subject.ready.fed.test
+    everybody = subject.prepared.fed.pooled().data(0)
+    judge = train_feature_network(everybody, (1, 8, 8), 10, steps=10)
+    both = everybody, subject.prepared.fed.test
     real, test = (one.batch(torch.arange(len(one)), torch.float32).inputs for one in both)
     assert result["real"] == len(real)
     assert result["test"] == pytest.approx(
@@ -73,8 +73,8 @@ def test_what_was_recovered(attacked: Path, capsys: pytest.CaptureFixture[str]) 
     assert min(result["distance"], result["untrained"]) > result["test"] >= 0
     assert main(["analyse", str(attacked), "--recovered", "--quiet"]) == 0
     said = capsys.readouterr().out
-    assert " recovered in 2 rounds (test images: " in said
-    assert "no Inception weights here" in said
+    assert "recovered in 2 rounds (test images: " in said
+    assert "in place of an Inception network" in said
     assert "(computed before)" in said
 
 
@@ -83,10 +83,10 @@ def test_the_judge_does_not_know_who_holds_what() -> None:
         ff.digits(ff.lda(alpha), clients=10).open(seed).pooled()
         for alpha, seed in ((0, 0), (100, 3))
     )
-    both = [trained_on(fed.data(0), (1, 8, 8), 10, steps=3) for fed in (one, other)]
+    both = [train_feature_network(fed.data(0), (1, 8, 8), 10, steps=3) for fed in (one, other)]
     images = one.test.batch(torch.arange(5), torch.float32).inputs
     assert torch.equal(*(judge.of(images) for judge in both))
-    assert trained_on(one.data(0), (1, 8, 8), 10, steps=60).guess(images).shape == (5,)
+    assert train_feature_network(one.data(0), (1, 8, 8), 10, steps=60).guess(images).shape == (5,)
 
 
 def test_a_sheet_of_pictures() -> None:
@@ -126,11 +126,11 @@ def test_it_is_shown_in_the_report(attacked: Path, tmp_path: Path) -> None:
     [
         (
             None,
-            r"nobody has tried to recover images in this run\. Make it with --attack 'gan\(client=0\)'",
+            r"no client recovers images in this run\. Run it with --attack 'gan\(client=0\)'",
         ),
         (
             "gan(client=7, epochs=1, width=4)",
-            r"client 7, who attacks, was not visited in 1 rounds\. Run longer",
+            r"the attacking client 7 was not selected in 1 rounds\. Run longer",
         ),
     ],
 )
