@@ -86,3 +86,77 @@ def test_an_upward_import_would_be_seen() -> None:
         "def late():\n    from fedflat.experiments.train import train\n    import fedflat.cli.main\n"
     )
     assert list(imported(tree)) == [(2, "experiments"), (3, "cli")]
+
+
+def package_imports() -> dict[str, set[str]]:
+    """Module -> the modules of fedflat that it imports, lazily too, but not for type checkers only."""
+    names = {
+        "fedflat." + path.relative_to(HOME).with_suffix("").as_posix().replace("/", "."): path
+        for path in MODULES
+        if path.name != "__init__.py"
+    }
+    found: dict[str, set[str]] = {}
+    for name, path in names.items():
+        targets = set(_imported_modules(ast.parse(path.read_text())))
+        found[name] = {target for target in targets if target in names and target != name}
+    return found
+
+
+def _imported_modules(tree: ast.AST) -> Iterator[str]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{one.name}" for one in node.names)
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        yield from _imported_modules(node)
+
+
+def test_clients_do_not_import_the_server() -> None:
+    for module, imports in package_imports().items():
+        if module.startswith("fedflat.client."):
+            assert not [name for name in imports if name.startswith("fedflat.server.")], module
+
+
+def test_the_server_does_not_import_data_sets() -> None:
+    """What it knows of clients comes from a `ClientRegistry`."""
+    for module, imports in package_imports().items():
+        if module.startswith("fedflat.server."):
+            opened = ("fedflat.data.federation", "fedflat.data.sets.", "fedflat.data.partitions.")
+            assert not [name for name in imports if name.startswith(opened)], module
+
+
+def cycles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """The sets of modules that import each other: those that reach themselves."""
+    reach = {module: _reached(graph, module) for module in graph}
+    found = {
+        frozenset(other for other in reach[module] if module in reach.get(other, ()))
+        for module in graph
+        if module in reach[module]
+    }
+    return [set(one) for one in found]
+
+
+def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    seen: set[str] = set()
+    todo = list(graph[start])
+    while todo:
+        module = todo.pop()
+        if module not in seen:
+            seen.add(module)
+            todo += graph.get(module, ())
+    return seen
+
+
+def test_a_cycle_would_be_seen() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}
+    assert cycles(graph) == [{"b", "c"}]
+
+
+def test_cycles_of_modules_are_in_experiments_only() -> None:
+    """One is left, around `prepare`. It may become smaller, never larger."""
+    for cycle in cycles(package_imports()):
+        assert all(module.startswith("fedflat.experiments.") for module in cycle), sorted(cycle)
+        assert len(cycle) <= 12, sorted(cycle)

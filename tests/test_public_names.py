@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +47,15 @@ def test_no_public_name_is_also_a_module() -> None:
     modules = {module.name for module in pkgutil.iter_modules(fedflat.__path__)}
     assert "experiments" in modules
     assert not modules & set(fedflat.__all__)
+
+
+def test_one_class_name_one_module() -> None:
+    """A reader who meets a class name finds one class of that name."""
+    home = Path(fedflat.__file__).parent
+    defined: dict[str, set[str]] = {}
+    for path in home.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                defined.setdefault(node.name, set()).add(path.relative_to(home).as_posix())
+    assert len(defined) > 300
+    assert {name: paths for name, paths in defined.items() if len(paths) > 1} == {}

@@ -204,7 +204,7 @@ def test_what_needs_everybody_is_done_for_few_and_refused_for_many() -> None:
 def test_what_on_demand_cannot_do_is_said() -> None:
     with pytest.raises(
         SettingError,
-        match=r"has no such part. Its clients are made on demand: use data that are partitioned",
+        match=r"has no such part. Add a split .* made on demand have no split: use partitioned data",
     ):
         run(30, "fedavg + personal")
 

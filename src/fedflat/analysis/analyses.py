@@ -17,7 +17,7 @@ from fedflat.analysis.local_global import LocalGlobal
 from fedflat.core.flat import Model
 from fedflat.data.examples import ClientData
 from fedflat.errors import LARGEST_SEED, SettingError, number
-from fedflat.flatness.budget import MEMORY, Cost
+from fedflat.flatness.budget import MEMORY, AnalysisCost
 from fedflat.flatness.curvature import curvature, estimate_cost
 from fedflat.flatness.line import Line
 from fedflat.flatness.plane import Plane
@@ -142,7 +142,7 @@ def analyse_curvature(
     closely: CurvatureOptions,
     *,
     memory: int = MEMORY,
-    warn: Callable[[Cost], object] = lambda cost: None,
+    warn: Callable[[AnalysisCost], object] = lambda cost: None,
 ) -> AnalysisResult:
     """Analyse eigenvalues, trace, density and sharpness of one model, in at most `memory` bytes.
 

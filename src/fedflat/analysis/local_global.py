@@ -21,7 +21,7 @@ from fedflat.core.messages import Broadcast, Replies, Reply, aggregate
 from fedflat.data.examples import ClientData
 from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.requests import with_preceding
-from fedflat.flatness.curvature import OnProgress, Progress, no_progress
+from fedflat.flatness.curvature import CurvatureProgress, OnProgress, no_progress
 from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.objective import BATCH
 from fedflat.flatness.spectrum import eigenvalues, steps_of
@@ -119,7 +119,7 @@ class LocalGlobal:
                 steps * len(self.prepared.fed.data(client)) / len(self.used)
             )
             plan[f"client {client}, all data"] = steps
-        progress = Progress(plan, on_progress)
+        progress = CurvatureProgress(plan, on_progress)
         for client, model in remaining.items():
             local = self._largest_eigenvalue(
                 f"client {client}, own data", model, self.prepared.fed.data(client), progress
@@ -130,7 +130,7 @@ class LocalGlobal:
             yield {"client": client, "local": local, "global": global_}
 
     def _largest_eigenvalue(
-        self, what: str, model: Model, data: ClientData, progress: Progress
+        self, what: str, model: Model, data: ClientData, progress: CurvatureProgress
     ) -> float:
         with progress.part(what, weight=len(data) / len(self.used)):
             hessian = Hessian(

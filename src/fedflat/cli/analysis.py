@@ -24,7 +24,7 @@ from fedflat.errors import FedflatError, printable
 from fedflat.experiments.console import duration
 from fedflat.experiments.results.tables import size
 from fedflat.experiments.run_folder.plugins_needed import changed
-from fedflat.flatness.budget import MEMORY, Cost
+from fedflat.flatness.budget import MEMORY, AnalysisCost
 from fedflat.kernels.allocator import keep_memory
 
 PAUSE = 10.0
@@ -112,11 +112,11 @@ def _jobs(
         yield f"line from {b} to {a}", partial(see.analyse_line, a, b, look)
 
 
-def _warner(args: Namespace, run: LoadedRun, memory: int) -> Callable[[Cost], None]:
+def _warner(args: Namespace, run: LoadedRun, memory: int) -> Callable[[AnalysisCost], None]:
     """A function that prints the cost of curvature, and prefers less memory to less time where it
     is large."""
 
-    def warn(cost: Cost) -> None:
+    def warn(cost: AnalysisCost) -> None:
         if cost.memory > LARGE:
             keep_memory(KEPT)
         if not args.quiet:

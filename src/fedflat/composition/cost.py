@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
 import torch
 
-from fedflat.composition.method import Method
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.server.piece import ServerState, after_round, server_step
+
+if TYPE_CHECKING:
+    from fedflat.composition.method import Method
 
 DIM = 16
 """Length of the vectors. It is large enough to tell vectors from a few extra numbers in a

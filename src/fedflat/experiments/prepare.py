@@ -132,7 +132,7 @@ def prepare(exp: Experiment, device: str = "cpu") -> PreparedRun:
         learner, exp.pieces(), exp.local, exp.seed, mean, shows, exp.as_json(), attackers
     )
     for evaluation in exp.method.evaluations:
-        evaluation.check(exp.on, fed)
+        evaluation.check(exp.on, fed.held_out is not None)
     for piece in job.pieces:
         piece.check(
             ModelInfo(

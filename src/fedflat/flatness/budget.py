@@ -38,7 +38,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Cost:
+class AnalysisCost:
     """Estimated cost of an analysis."""
 
     memory: int
@@ -105,7 +105,7 @@ def needs(
     }
 
 
-def cost(hessian: Hessian, parts: Mapping[str, Need]) -> Cost:
+def cost(hessian: Hessian, parts: Mapping[str, Need]) -> AnalysisCost:
     """Return the cost of the whole analysis, from the measured cost of the first batch."""
     product = hessian.measure_cost()
     vectors = MODEL + PRODUCT + max((one.vectors for one in parts.values()), default=0)
@@ -115,7 +115,7 @@ def cost(hessian: Hessian, parts: Mapping[str, Need]) -> Cost:
         + product.held
         + 2 * product.graph
     )
-    return Cost(
+    return AnalysisCost(
         memory, products, products * product.seconds, hessian.shape[0], len(hessian.objective.data)
     )
 
@@ -129,7 +129,7 @@ _REMEDIES = {
 """What to do if a part needs too much memory."""
 
 
-def refuse_above(memory: int, estimate: Cost, parts: Mapping[str, Need]) -> None:
+def refuse_above(memory: int, estimate: AnalysisCost, parts: Mapping[str, Need]) -> None:
     """Raise `SettingError` if an analysis would take more than `memory` bytes."""
     if estimate.memory <= memory:
         return

@@ -14,7 +14,7 @@ from fedflat.client.learner import Learner
 from fedflat.core.flat import Model
 from fedflat.data.examples import ClientData
 from fedflat.errors import RunError, choice, flag, number
-from fedflat.flatness.budget import MEMORY, Cost, Need, cost, needs, quarter, refuse_above
+from fedflat.flatness.budget import MEMORY, AnalysisCost, Need, cost, needs, quarter, refuse_above
 from fedflat.flatness.density import spectral_density
 from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.objective import BATCH
@@ -31,7 +31,7 @@ def no_progress(done: float, total: float, what: str) -> None:
     """Ignore progress."""
 
 
-class Progress:
+class CurvatureProgress:
     """Counts products. Corrects the expected total when a part takes more or fewer than planned."""
 
     def __init__(self, plan: dict[str, float], on_progress: OnProgress = no_progress) -> None:
@@ -91,7 +91,7 @@ def curvature(
     options |= {"power": power, "rho": rho, "some": some}
     hessian, parts, _ = _prepare(learner, model, used, batch_size, memory, **options)
     room = quarter(memory)
-    progress = Progress({name: one.products for name, one in parts.items()}, on_progress)
+    progress = CurvatureProgress({name: one.products for name, one in parts.items()}, on_progress)
     hessian.tick = progress.tick
     norm = float(torch.linalg.vector_norm(model.params.double()))
     result: dict[str, Any] = {
@@ -116,7 +116,7 @@ def curvature(
 
 def _spectrum(
     hessian: Hessian,
-    progress: Progress,
+    progress: CurvatureProgress,
     k: int,
     probes: int,
     method: str,
@@ -167,7 +167,7 @@ def estimate_cost(
     examples: int | None = None,
     batch_size: int = BATCH,
     memory: int = MEMORY,
-) -> Cost:
+) -> AnalysisCost:
     """Return the cost of `curvature` with these arguments, from a trial of one batch.
 
     Raises `SettingError` if it is more than `memory` bytes.
@@ -194,7 +194,7 @@ def estimate_cost(
 
 def _prepare(
     learner: Learner, model: Model, data: ClientData, batch_size: int, memory: int, **options: Any
-) -> tuple[Hessian, dict[str, Need], Cost]:
+) -> tuple[Hessian, dict[str, Need], AnalysisCost]:
     """Return the Hessian, the cost of each part, and the total cost if it is within the limit."""
     _check(
         **{name: options[name] for name in ("k", "probes", "method", "density", "layers", "power")}
@@ -232,7 +232,7 @@ def _eigenvalues(hessian: Hessian, k: int, seed: int, memory: int) -> dict[str, 
     return result | ({"ratio": ratio(pairs.values)} if k >= 5 else {})
 
 
-def _sharpness(hessian: Hessian, rho: float, progress: Progress) -> dict[str, float]:
+def _sharpness(hessian: Hessian, rho: float, progress: CurvatureProgress) -> dict[str, float]:
     """Return the sharpness in SAM's ball and, with the same radius, in ASAM's."""
     objective = hessian.objective
     objective.tick = progress.tick

@@ -11,7 +11,6 @@ from torch import Tensor
 from fedflat.client.instructions import FineTune
 from fedflat.core.instruction import Instruction
 from fedflat.core.messages import Reply
-from fedflat.data.federation import DataSpec, Federation, PartitionedFederation
 from fedflat.errors import SettingError
 from fedflat.registry.specs import TextSpec
 from fedflat.server.averaging import AverageState, RunInfo
@@ -28,7 +27,7 @@ class ClientEvaluation(TextSpec, ABC):
     evaluates: ClassVar[bool] = False
     """True if each client must evaluate its own model on its own test examples after training."""
 
-    def check(self, on: DataSpec, fed: Federation) -> None:
+    def check(self, on: object, clients_have_tests: bool) -> None:
         """Raise `SettingError` for data on which it cannot be computed."""
 
     @abstractmethod
@@ -61,18 +60,13 @@ class PersonalizedEvaluation(ClientEvaluation):
     key = "personal"
     evaluates = True
 
-    def check(self, on: DataSpec, fed: Federation) -> None:
+    def check(self, on: object, clients_have_tests: bool) -> None:
         """Refuse data whose clients have no test examples of their own."""
-        if fed.held_out is None:
+        if not clients_have_tests:
             raise SettingError(
                 f"personal() tests each client on a part of its own data, but {on} has no such "
-                "part. "
-                + (
-                    "Add a split to the data: split=0.7 trains on 70 % of each client's examples."
-                    if isinstance(fed, PartitionedFederation)
-                    else "Its clients are made on demand: use data that are partitioned, such as "
-                    "digits(split=0.7)."
-                )
+                "part. Add a split to the data: split=0.7 trains on 70 % of each client's examples. "
+                "Data whose clients are made on demand have no split: use partitioned data."
             )
 
     def init(self, info: RunInfo, params: Tensor) -> AverageState:
