@@ -24,7 +24,10 @@ print(faults() - before)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="there is no glibc to tell")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc",
+    reason="the allocator settings are those of glibc, which this system does not use",
+)
 def test_kept_memory_is_not_paged_in_again() -> None:
     """A block of 64 MiB, made twenty times: by default every page of it comes from the system every
     time."""

@@ -66,3 +66,10 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
         "# A heading\n[here](#a-heading) [gone](#gone) [no](no.md) [web](https://example.org)\n"
     )
     assert broken_links(page) == ["#gone", "no.md"]
+
+
+def test_contributing_names_tests_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\btests/[\w/]+(?:\.py)?", text))
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
