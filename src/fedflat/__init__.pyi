@@ -61,6 +61,8 @@ from fedflat.data.sets.image_folder import image_folder as image_folder
 from fedflat.data.sets.in_memory import clients_from as clients_from
 from fedflat.data.sets.in_memory import clients_of as clients_of
 from fedflat.data.sets.in_memory import tensors as tensors
+from fedflat.data.sets.landmarks import landmarks as landmarks
+from fedflat.data.sets.leaf_shakespeare import leaf_shakespeare as leaf_shakespeare
 from fedflat.data.sets.mapillary import mapillary as mapillary
 from fedflat.data.sets.mnist import mnist as mnist
 from fedflat.data.sets.omniglot import omniglot as omniglot
@@ -72,6 +74,7 @@ from fedflat.data.sets.stackoverflow import stackoverflow as stackoverflow
 from fedflat.data.sets.street import street as street
 from fedflat.data.sets.synthetic import synthetic as synthetic
 from fedflat.data.sets.tested_on import tested_on as tested_on
+from fedflat.data.sets.tiny_imagenet import tiny_imagenet as tiny_imagenet
 from fedflat.data.sets.unlabelled import unlabelled as unlabelled
 from fedflat.data.sets.with_source import with_source as with_source
 from fedflat.data.splitting import federate as federate
@@ -185,11 +188,13 @@ from fedflat.methods.style_clusters import style_clusters as style_clusters
 from fedflat.models.bisenet import bisenetv2 as bisenetv2
 from fedflat.models.cnn import cnn as cnn
 from fedflat.models.cnn import fsa_cnn as fsa_cnn
+from fedflat.models.cnn import mcmahan_cnn as mcmahan_cnn
 from fedflat.models.cnn import tiny_convnet as tiny_convnet
 from fedflat.models.deeplab import deeplabv3 as deeplabv3
 from fedflat.models.embedder import embedder as embedder
 from fedflat.models.femnist_cnn import femnist_cnn as femnist_cnn
 from fedflat.models.lstm import char_lstm as char_lstm
+from fedflat.models.lstm import word_lstm as word_lstm
 from fedflat.models.mobilenet import mobilenetv2 as mobilenetv2
 from fedflat.models.resnet import resnet18 as resnet18
 from fedflat.models.resnet import resnet20 as resnet20

@@ -141,3 +141,20 @@ def test_wrong_settings_are_refused() -> None:
         SettingError, match=r"cnn: images must have at least 16x16 pixels, found 8x8"
     ):
         cnn().build((1, 8, 8), 10)
+
+
+def test_fedfsas_networks() -> None:
+    """Sizes counted by hand from the layers that its repository has."""
+    sizes = {
+        (3, 32, 32, 10): fsa_cnn(),
+        (3, 32, 32, 100): fsa_cnn(),
+        (1, 28, 28, 10): fsa_cnn(channels=[4, 12]),
+        (3, 64, 64, 200): fsa_cnn(channels=[32, 32], hidden=[512, 1024]),
+    }
+    found = [
+        sum(p.numel() for p in spec.build(shape[:3], shape[3]).parameters())
+        for shape, spec in sizes.items()
+    ]
+    assert found == [2_806_602, 2_898_852, 1_258_798, 3_527_784]
+    with pytest.raises(SettingError, match="hidden must be a list of two numbers"):
+        fsa_cnn(hidden=[3])

@@ -14,6 +14,7 @@ from fedflat import (
     femnist_cnn,
     fsa_cnn,
     logistic,
+    mcmahan_cnn,
     mlp,
     mobilenetv2,
     resnet18,
@@ -38,6 +39,9 @@ ROWS: list[tuple[ModelSpec, tuple[int, ...], int]] = [
     (cnn(), (3, 16, 20), 4),
     (fsa_cnn(), (3, 32, 32), 4),
     (fsa_cnn(), (1, 28, 28), 4),
+    (fsa_cnn(channels=[3, 5], hidden=[7, 9]), (3, 32, 32), 4),
+    (mcmahan_cnn(), (1, 28, 28), 3),
+    (mcmahan_cnn(hidden=9), (3, 5, 16), 3),
     (femnist_cnn(), (1, 28, 28), 3),
     (femnist_cnn(), (3, 9, 16), 3),
     (tiny_convnet(), (3, 64, 64), 5),
@@ -47,7 +51,7 @@ ROWS: list[tuple[ModelSpec, tuple[int, ...], int]] = [
     (resnet18(groups=4), (3, 16, 16), 1 + 2 * 8),
     (resnet18(norm="batch"), (1, 8, 8), 1 + 2 * 8),
     (mobilenetv2(width=0.5), (3, 32, 32), 1 + 1 + 2 * 16 + 1),
-    (mobilenetv2(norm="group", width=0.25), (1, 32, 33), 1 + 1 + 2 * 16 + 1),
+    (mobilenetv2(norm="group", width=0.25, dropout=0), (1, 32, 33), 1 + 1 + 2 * 16 + 1),
     (stochastic(mlp([9]), dim=4, train_samples=3, test_samples=5), (7,), 1),
     (stochastic(dim=8), (1, 16, 16), 4),
 ]
@@ -60,8 +64,9 @@ IMAGE_MODELS = [
     resnet18(),
     mobilenetv2(),
     femnist_cnn(),
+    mcmahan_cnn(),
 ]
-SMALLEST = list(zip(IMAGE_MODELS, [16, 16, 8, 4, 8, 32, 6], strict=True))
+SMALLEST = list(zip(IMAGE_MODELS, [16, 16, 8, 4, 8, 32, 6, 4], strict=True))
 OF_PIXELS = {"bisenetv2", "deeplabv3"}
 """Models with scores at every pixel have a table of their own, in test_models_of_pixels.py."""
 every_row = pytest.mark.parametrize(("spec", "shape", "activations"), ROWS, ids=IDS)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from fedflat import char_lstm, embedder, small_unet
+from fedflat import char_lstm, embedder, small_unet, word_lstm
 from fedflat.core.flat import FlatModule, Layout
 from fedflat.errors import SettingError
 from fedflat.kernels.memory_format import gains, refusal
@@ -28,6 +28,7 @@ ROWS: list[tuple[ModelSpec, tuple[int, ...], tuple[int, ...], int, int]] = [
     (embedder(width=4, groups=1, l2="before_pool"), (1, 8, 8), (3, 6), 4, 16 * 9 * 6 + 6),
     (char_lstm(embedding=3, hidden=5), (7,), (3, 7, 6), 0, 5 * 6 + 6),
     (char_lstm(hidden=4, layers=1, every=False), (7,), (3, 6), 0, 4 * 6 + 6),
+    (word_lstm(embedding=3, hidden=5), (7,), (3, 7, 6), 0, 3 * 6 + 6),
 ]
 IDS = [repr(row[0]) for row in ROWS]
 every_row = pytest.mark.parametrize(("spec", "shape", "made", "relus", "last"), ROWS, ids=IDS)

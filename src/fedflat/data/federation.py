@@ -56,6 +56,8 @@ class Federation(ABC):
     """Indices of each client's own test examples, if the data were split within clients."""
     more: Mapping[str, ClientData] = {}
     """Further test sets by name: other domains, clients that never train, a gallery."""
+    remark: str = ""
+    """A sentence that users should read before the first round; empty if there is none."""
     here: ClassVar[bool] = True
     """True if `data` can be called in the server's process.
 
@@ -125,6 +127,7 @@ class PartitionedFederation(Federation):
     parts: Sequence[Tensor]
     held_out: Sequence[Tensor] | None = None
     more: Mapping[str, ClientData] = field(default_factory=dict)
+    remark: str = ""
 
     def __post_init__(self) -> None:
         for client in range(len(self.parts)):

@@ -14,7 +14,11 @@ def remarks(prepared: PreparedRun, state_memory: int | None = None) -> list[str]
     """Sentences for the user; ``state_memory`` as in `train`."""
     exp, pieces = prepared.exp, prepared.job.pieces
     model = ModelInfo(pieces, prepared.learner.flat.module, prepared.info.layout, exp.task)
-    found = [exp.task.remark(prepared.fed), *(piece.remark(model) for piece in pieces)]
+    found = [
+        prepared.fed.remark,
+        exp.task.remark(prepared.fed),
+        *(piece.remark(model) for piece in pieces),
+    ]
     expected = prepared.with_guessed_groups
     if exp.attack is not None and expected is prepared:  # otherwise attackers are not known yet
         found.append(exp.attack.remark(prepared.attacked_run))

@@ -1,7 +1,8 @@
 """Plain convolutional networks of the papers, initialized with PyTorch's defaults.
 
     cnn            FedSAM, FedDyn, FedGloSS, MAN on CIFAR-10 and CIFAR-100
-    fsa_cnn        FedFSA on FMNIST, CIFAR-10 and CIFAR-100
+    fsa_cnn        FedFSA on FMNIST, CIFAR-10, CIFAR-100 and Tiny-ImageNet
+    mcmahan_cnn    McMahan et al. on MNIST; WiMA on FEMNIST
     tiny_convnet   MAN on Tiny-ImageNet
 
 Every non-linearity is its own module, so that hooks can read the output of each hidden layer.
@@ -58,21 +59,28 @@ class FsaCnn(ModelSpec):
     """
 
     channels: tuple[int, int] = (64, 64)
-    """Channels of the two convolutions. On Fashion-MNIST the code of FedFSA has ``[4, 12]``."""
+    """Channels of the two convolutions. The code of FedFSA has ``[4, 12]`` on Fashion-MNIST and
+    ``[32, 32]`` on Tiny-ImageNet."""
+    hidden: tuple[int, int] = (1024, 1024)
+    """Outputs of the first two linear layers. The code of FedFSA has ``[512, 1024]`` on
+    Tiny-ImageNet."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.channels, list | tuple) or len(self.channels) != 2:
-            raise SettingError(
-                "fsa_cnn: channels must be a list of two numbers, one for each convolution, "
-                f"found {self.channels!r}."
-            )
-        for width in self.channels:
-            number("fsa_cnn", "each of the channels", width, low=1, high=MOST_AT_ONCE, whole=True)
-        object.__setattr__(self, "channels", tuple(self.channels))
+        for name, what in (("channels", "convolution"), ("hidden", "linear layer")):
+            widths = getattr(self, name)
+            if not isinstance(widths, list | tuple) or len(widths) != 2:
+                raise SettingError(
+                    f"fsa_cnn: {name} must be a list of two numbers, one for each {what}, "
+                    f"found {widths!r}."
+                )
+            for width in widths:
+                each = "each of the channels" if name == "channels" else "each hidden width"
+                number("fsa_cnn", each, width, low=1, high=MOST_AT_ONCE, whole=True)
+            object.__setattr__(self, name, tuple(widths))
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A new module for images of ``shape`` and ``classes`` outputs."""
-        return _five_layers("fsa_cnn", shape, classes, hidden=(1024, 1024), wide=self.channels)
+        return _five_layers("fsa_cnn", shape, classes, hidden=self.hidden, wide=self.channels)
 
 
 def _five_layers(
@@ -95,6 +103,37 @@ def _five_layers(
     layers["flatten"] = nn.Flatten()
     layers.update(head(before * height * width, hidden, classes, first_relu=3))
     return nn.Sequential(layers)
+
+
+@dataclass(frozen=True, repr=False)
+class McMahanCnn(ModelSpec):
+    """Two padded 5x5 convolutions of 32 and 64 channels with 2x2 max-pools, a linear layer of 512.
+
+    McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data,
+    AISTATS 2017. The first of the two numbers below is theirs. Images have 4x4 pixels or more.
+
+    >>> [sum(p.numel() for p in mcmahan_cnn().build((1, 28, 28), c).parameters()) for c in (10, 62)]
+    [1663370, 1690046]
+    """
+
+    hidden: int = 512
+    """Outputs of the first linear layer. LEAF's FEMNIST network has 2048."""
+
+    def __post_init__(self) -> None:
+        number("mcmahan_cnn", "hidden", self.hidden, low=1, high=MOST_AT_ONCE, whole=True)
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """A new module for images of ``shape`` and ``classes`` outputs."""
+        before, height, width = image("mcmahan_cnn", shape, classes, smallest=4)
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        for i, channels in enumerate((32, 64), start=1):
+            layers[f"conv{i}"] = nn.Conv2d(before, channels, kernel_size=5, padding=2)
+            layers[f"relu{i}"] = nn.ReLU()
+            layers[f"pool{i}"] = nn.MaxPool2d(2)
+            before, height, width = channels, height // 2, width // 2
+        layers["flatten"] = nn.Flatten()
+        layers.update(head(before * height * width, (self.hidden,), classes, first_relu=3))
+        return nn.Sequential(layers)
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,4 +172,5 @@ class TinyConvnet(ModelSpec):
 
 cnn = register("model", "cnn")(Cnn)
 fsa_cnn = register("model", "fsa_cnn")(FsaCnn)
+mcmahan_cnn = register("model", "mcmahan_cnn")(McMahanCnn)
 tiny_convnet = register("model", "tiny_convnet")(TinyConvnet)

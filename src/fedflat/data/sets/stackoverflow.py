@@ -65,6 +65,7 @@ class StackOverflow(FileSet):
     """
 
     usual_task = "next_character(ignore=0)"
+    usual_model = "word_lstm()"
     layout = FileLayout(("stackoverflow",), ("stackoverflow.sqlite", "stackoverflow.word_count"))
     by_hand = (
         "They are stackoverflow.sqlite.lzma and stackoverflow.word_count.tar.bz2 of TensorFlow "
