@@ -235,7 +235,10 @@ def test_who_can_share_a_stack() -> None:
     broadcast = Broadcast(0, vector(0.0), vector(), 0.1)
 
     def signed(examples: int = 5, **state: Tensor) -> object:
-        return signature(job, Request(0, broadcast, {"piece": state} if state else {}), examples)
+        data = ClientData(
+            Examples(torch.zeros(examples, 1), torch.zeros(examples)), torch.arange(examples)
+        )
+        return signature(job, Request(0, broadcast, {"piece": state} if state else {}), data)
 
     assert signed() == signed()
     one, other = (

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from fedflat import street
+from fedflat.data.places.targets import DATABASE, QUERY
 from fedflat.data.sets.street import StreetMaker, _tests
 from fedflat.data.street.film import Journey
 from fedflat.errors import SettingError
@@ -106,17 +107,19 @@ def test_test_sets_are_of_new_ways_and_of_what_nobody_has_seen() -> None:
 def test_places_are_seen_twice_and_can_be_looked_up() -> None:
     spec = street(towns=2, targets="place", seed=0, **{**SMALL, "examples": 8})
     data = spec.open(0).data(1)
-    assert data.targets.shape == (8, 2)
+    assert data.targets.shape == (8, 3)
+    assert data.targets[:, 2].tolist() == [DATABASE] * 4 + [QUERY] * 4
     assert data.targets.dtype == torch.float64
-    far = torch.cdist(data.targets, data.targets)
+    far = torch.cdist(data.targets[:, :2], data.targets[:, :2])
     assert (far[:4, 4:].diagonal() < 2).all()
     assert not torch.equal(data.examples.inputs[:4], data.examples.inputs[4:])
     tests = _tests(spec)
-    assert list(tests)[-1] == "gallery"
-    assert len(tests["gallery"]) == sum(
-        len(test) for name, test in tests.items() if name != "gallery"
-    )
-    assert (torch.cdist(tests["seen"].targets, tests["gallery"].targets).min(1).values < 2).all()
+    assert "gallery" not in tests
+    for test in tests.values():
+        where, role = test.targets[:, :2], test.targets[:, 2]
+        queries, database = where[role == QUERY], where[role == DATABASE]
+        assert len(queries) == len(database) == spec.tests
+        assert (torch.cdist(queries, database).min(1).values < 2).all()
 
 
 @pytest.mark.parametrize(

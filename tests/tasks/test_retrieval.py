@@ -28,18 +28,6 @@ def test_a_triple_by_hand() -> None:
     assert int(count) == 2
 
 
-def test_the_nearest_positive_and_the_hardest_negatives() -> None:
-    """In one dimension: a query at 0 m with feature 0. Image 3, nearest of all in features, is
-    neither."""
-    metres = torch.tensor([[4.0], [8.0], [-9.0], [18.0], [30.0], [-40.0], [200.0]])
-    features = torch.tensor([[3.0], [1.5], [2.0], [0.1], [0.8], [-0.4], [5.0]])
-    task, query = Retrieval(negatives=3), torch.zeros(1, 1)
-    same, other = task.same(query, metres), task.other(query, metres)
-    assert task.triples(query, features, same, other)[0].tolist() == [[1, 5], [1, 4], [1, 6]]
-    alone = task.triples(query, features, torch.zeros_like(same), other)
-    assert bool((alone == -1).all())
-
-
 def supply(task: Retrieval, module: nn.Module, data: ClientData, *places: list[int]) -> list[Batch]:
     def output(inputs: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
@@ -55,10 +43,11 @@ def test_batches_hold_queries_positives_and_negatives_chosen_by_the_model() -> N
     data = ClientData(Examples(x, torch.tensor([0, 0, 0, 1, 1, 2])), torch.arange(6))
     task = Retrieval(negatives=2)
     first, second = supply(task, nn.Identity(), data, [0, 3], [5])
-    assert first.inputs[:, 0].tolist() == pytest.approx([0, 0.4, 1, 1, 9, 9, 0.2, 0.4, 0.2, 0])
-    assert first.targets[1].tolist() == [[0, 2, 6], [0, 3, 7], [1, 4, 8], [1, 5, 9]]
-    assert second.targets[1].tolist() == [[-1] * 3] * 2  # nothing else is where 5 is
-    assert int(task.loss(second.inputs, second)[1]) == 0
+    assert first.inputs[:, 0].tolist() == pytest.approx([0, 0.4, 1, 9, 0.2, 0.4, 0.2, 0])
+    assert first.targets[1].tolist() == [[0, 2, 4], [0, 2, 5], [1, 3, 6], [1, 3, 7]]
+    # Nothing else is where 5 is, so there are five usable queries, and 5 is the first one again.
+    assert task.usable(data).tolist() == [0, 1, 2, 3, 4]
+    assert second.inputs[0, 0] == 0
 
 
 def test_a_batch_as_it_is_has_the_loss_of_its_hardest_triples() -> None:
@@ -99,7 +88,7 @@ def test_mining_follows_the_clients_own_model(executor: str) -> None:
     """A small pool is looked up before every step, with the model of then; in a stack, each client
     with its own."""
     given = [places_of(10, client) for client in range(3)]
-    task = Retrieval(negatives=2, margin=1.0, pool=4, width=2)
+    task = Retrieval(negatives=2, margin=1.0, pool=4, refresh=4, width=2)
     result = ff.run(
         "fedavg",
         on=ff.clients_of(given, test=places_of(9, 9)),

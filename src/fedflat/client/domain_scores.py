@@ -21,6 +21,7 @@ from fedflat.client.learner import Learner
 from fedflat.client.piece import ClientState, EvalModel, Piece, eval_model_piece
 from fedflat.core.flat import Model
 from fedflat.data.batch import Batch, arguments, each
+from fedflat.data.domains import Domain, Domains
 from fedflat.data.examples import ClientData
 
 Scores = dict[str, float]
@@ -76,7 +77,7 @@ def evaluate_parts(
     for batch, output in outputs(learner, reference) if reference is not None else ():
         whole.meter.refer(output, batch)  # type: ignore[attr-defined]
     domains = data.domains if reference is None else None
-    finest, groups = (domains.finest(), domains.groups()) if domains else ({}, {})
+    finest, groups = _scored_domains(learner, data, domains) if domains else ({}, {})
     named: dict[Any, Scorer] = {name: Scorer(learner) for name in groups}
     several = finest if len(finest) > 1 else {}
     same = {
@@ -92,8 +93,10 @@ def evaluate_parts(
     for part in parts:
         for indices, batch, output in part_outputs(learner, data, part):
             whole.add(batch, output)
+            compared = learner.task.reference_rows(batch.targets) if named else None
             for name, scorer in named.items():
                 rows = torch.isin(indices, members[name])
+                rows = rows if compared is None else rows | compared.to(rows.device)
                 if rows.any():
                     select = partial(_rows, rows)
                     scorer.add(each(select, batch), each(select, output))
@@ -108,6 +111,21 @@ def evaluate_parts(
     values = [value for value in values if isfinite(value)]
     return found | (
         {"": found[""] | {headline + SPREAD: pstdev(values)}} if len(values) > 1 else {}
+    )
+
+
+def _scored_domains(
+    learner: Learner, data: ClientData, domains: Domains
+) -> tuple[dict[Domain, list[int]], dict[str, list[int]]]:
+    """Positions of each domain, and of each value of a facet, among examples that are scored."""
+    compared = learner.task.reference_rows(data.targets)
+    if compared is None:
+        return domains.finest(), domains.groups()
+    scored = (~compared).nonzero().squeeze(1).tolist()
+    own = domains.of(scored)
+    return (
+        {domain: [scored[i] for i in places] for domain, places in own.finest().items()},
+        {value: [scored[i] for i in places] for value, places in own.groups().items()},
     )
 
 

@@ -60,7 +60,7 @@ class StackContext(ClientContext):
         return stacked([make(one, rng) for one, rng in zip(rows(batch), self.rngs, strict=True)])
 
 
-def signature(job: ClientJob, request: Request, examples: int) -> Any:
+def signature(job: ClientJob, request: Request, data: ClientData) -> Any:
     """Return a key: clients with equal keys can share a stack."""
     if not request.broadcast.instruction.stackable:
         return id(request.broadcast), request.client
@@ -68,15 +68,18 @@ def signature(job: ClientJob, request: Request, examples: int) -> Any:
         (k, n, t.shape, t.dtype) for k, named in request.state.items() for n, t in named.items()
     )
     given = job.local.orders is not None
+    epoch_size = job.learner.task.epoch_size(data)
     lengths = (
         [
             len(b)
-            for b in job.local.batches(job.seed, request.broadcast.round, request.client, examples)
+            for b in job.local.batches(
+                job.seed, request.broadcast.round, request.client, epoch_size
+            )
         ]
         if given
         else []
     )
-    return id(request.broadcast), examples, shapes, *lengths
+    return id(request.broadcast), len(data), epoch_size, shapes, *lengths
 
 
 def run_stack(

@@ -310,6 +310,7 @@ def local_train(
 def open_context(job: ClientJob, request: Request, data: ClientData, piece: Piece) -> ClientContext:
     """Return what a piece sees of the client before training."""
     broadcast = request.broadcast
+    epoch_size = job.learner.task.epoch_size(data)
     return ClientContext(
         key=piece.key,
         seed=job.seed,
@@ -319,8 +320,8 @@ def open_context(job: ClientJob, request: Request, data: ClientData, piece: Piec
         start=broadcast.params,
         end=broadcast.params,
         lr=broadcast.lr,
-        planned_steps=job.local.planned_steps(broadcast.round, request.client, len(data)),
-        epochs=job.local.epochs_of(broadcast.round, request.client, len(data)),
+        planned_steps=job.local.planned_steps(broadcast.round, request.client, epoch_size),
+        epochs=job.local.epochs_of(broadcast.round, request.client, epoch_size),
         layout=job.learner.flat.layout,
         inbox=broadcast.extras.get(piece.key, {}),
         state=dict(request.state.get(piece.key, {})),
@@ -372,7 +373,8 @@ def task_batches(
 ) -> Supply:
     """Return what the task builds a client's batches from."""
     broadcast, client = request.broadcast, request.client
-    indices = job.local.batches(job.seed, broadcast.round, client, len(data), broadcast.repetition)
+    size = job.learner.task.epoch_size(data)
+    indices = job.local.batches(job.seed, broadcast.round, client, size, broadcast.repetition)
     augment = torch_generator(job.seed, "augment", *broadcast.path(client))
     draws = partial(torch_generator, job.seed, "task", *broadcast.path(client))
     return Supply(data, indices, job.learner.dtype, augment, draws, output)

@@ -101,7 +101,7 @@ class _StackedPool(ClientPool):
         except Exception as error:
             self.failures.append(ClientFailure.by(error, request.client, request.id))
             return
-        mine = signature(self.job, request, len(data))
+        mine = signature(self.job, request, data)
         group = self.groups.setdefault(mine, [])
         group.append((request, data))
         if len(group) == self.capacity:

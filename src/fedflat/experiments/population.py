@@ -133,7 +133,9 @@ def check_batches(exp: Experiment, fed: Federation, learner: Learner) -> None:
         for client in given:
             if exp.local.smallest_batch(t, client, 0) == 1:
                 learner.check_single_example(f"the orders of round {t}, client {client} have")
-    if isinstance(fed, PartitionedFederation) and exp.local.orders is None:
+    # Batches of tasks that make their own are larger than one example.
+    fixed = exp.local.orders is not None or learner.task.makes_batches
+    if isinstance(fed, PartitionedFederation) and not fixed:
         for client, size in enumerate(fed.sizes()):
             if exp.local.smallest_batch(0, client, size) == 1:
                 cut = f"in batches of {exp.local.batch_size} these leave"

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fedflat.data.batch import Batch
+from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.models.spec import ModelSpec
 from fedflat.tasks.headline import Headline
@@ -56,6 +57,14 @@ class OwnLoss(Task):
     def build(self, spec: ModelSpec, shape: tuple[int, ...], outputs: int) -> nn.Module:
         """See the task."""
         return self.like.build(spec, shape, outputs)
+
+    def epoch_size(self, data: ClientData) -> int:
+        """See the task."""
+        return self.like.epoch_size(data)
+
+    def reference_rows(self, targets: Any) -> Tensor | None:
+        """See the task."""
+        return self.like.reference_rows(targets)
 
     @property
     def makes_batches(self) -> bool:

@@ -109,6 +109,17 @@ class Task(TextSpec, ABC):
         """A warning about these data before the first round; empty if there is none."""
         return ""
 
+    def epoch_size(self, data: ClientData) -> int:
+        """The number of examples of a local epoch: all, unless some only serve for comparison."""
+        return len(data)
+
+    def reference_rows(self, targets: Any) -> Tensor | None:
+        """True for examples that others are compared with, such as a database; None without any.
+
+        They have no score of their own, and every part of a test set is compared with all of them.
+        """
+        return None
+
     @property
     def makes_batches(self) -> bool:
         """True if batches are more than a selection of examples."""

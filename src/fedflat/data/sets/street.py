@@ -7,6 +7,7 @@ is `fedflat.data.street`; masks, positions and headings are exact.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -17,6 +18,7 @@ import torch
 from fedflat.data.domains import Domain, Domains
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import DataSpec, OnDemand
+from fedflat.data.places.targets import DATABASE, QUERY, with_role
 from fedflat.data.scenes.scenes import HALF
 from fedflat.data.sets.camvid import CLASSES as CAMVID
 from fedflat.data.street.film import Film, Journey
@@ -39,6 +41,10 @@ TO_CAMVID[: len(CLASSES)] = torch.tensor(
 )
 CACHE_BYTES = 256 << 20
 """Bytes of clients' images that are cached."""
+AGAIN = (0.6, -0.6, 1.5)
+"""Metres east and north, and degrees, by which a second drive differs from the first."""
+DRIVES = (DATABASE, QUERY)
+"""Roles of a client's two drives."""
 FACETS = ("town", "weather", "view")
 """The facets of a domain."""
 TEST_FRAMES = 4
@@ -68,15 +74,16 @@ class Street(DataSpec):
     traffic
         Amount of cars and people, relative to the default.
     targets
-        ``"mask"``, or ``"place"``, metres east and north, for retrieval. With places a client
-        drives its route twice, so that it has each place twice, and there is a test set "gallery".
+        ``"mask"``, or ``"place"``, metres east and north and a role, for retrieval. With places a
+        vehicle drives its route twice: the first drive gives the database, the second, in other
+        traffic, the queries. Test sets have as many database images as queries, in any weather.
     classes
         ``"street"``, or ``"camvid"``: the classes of that set, without fences and cyclists, and its
         normalization of colours, so that a model can be transferred.
     unseen_towns, unseen_weather, unseen_view
         Domains that no client has, with their own test sets.
     tests
-        Images per test set.
+        Images per test set; with places, queries per test set.
     seed
         Seed of everything. ``None``: the seed of the run.
 
@@ -183,15 +190,15 @@ class Street(DataSpec):
     def films(
         self, seed: int, number: int, domain: tuple[int, str, str], frames: int
     ) -> list[Film]:
-        """Images of a vehicle; for places it drives its route again, in other traffic."""
+        """Images of a vehicle; for places the database, and queries of the same route driven again."""
         journey = self.journey(seed, number, domain)
         if self.targets == "mask":
             return [journey.film(frames)]
-        first = journey.film(-(-frames // 2))
+        database = journey.film(-(-frames // 2))
         again = replace(journey, number=number + REPEATED_NUMBERS).at(
-            journey.way(frames // 2) + np.array([0.6, -0.6, 1.5])
+            journey.way(frames // 2) + np.array(AGAIN)
         )
-        return [first, again]
+        return [database, again]
 
 
 def _combination(
@@ -220,9 +227,9 @@ class StreetMaker:
         """The training examples of ``client``."""
         if client not in self.kept:
             spec = self.spec
-            self.kept[client] = _examples(
-                spec, spec.films(self.seed, client, spec.domain(client), spec.examples)
-            )
+            films = spec.films(self.seed, client, spec.domain(client), spec.examples)
+            roles = DRIVES if spec.targets == "place" else ()
+            self.kept[client] = _examples(spec, films, roles)
             each = 4 * spec.width * spec.height * spec.examples
             while len(self.kept) > max(1, CACHE_BYTES // each):
                 self.kept.popitem(last=False)
@@ -247,25 +254,25 @@ def _tests(spec: Street) -> dict[str, ClientData]:
         kinds["unseen_weather"] = towns, spec.words("unseen_weather"), views
     if spec.words("unseen_view"):
         kinds["unseen_view"] = towns, weathers, spec.words("unseen_view")
-    tests, gallery = {}, []
+    tests = {}
     for place, (name, domains) in enumerate(kinds.items()):
-        films = []
+        films, roles = [], []
         for count in range(-(-spec.tests // TEST_FRAMES)):
             frames = min(TEST_FRAMES, spec.tests - count * TEST_FRAMES)
             journey = spec.journey(
                 _seed(spec), TEST_NUMBERS * (place + 1) + count, _combination(*domains, count)
             )
             films.append(journey.film(frames))
+            roles.append(QUERY)
             if spec.targets == "place":
                 other = replace(
                     journey,
                     number=journey.number + REPEATED_NUMBERS,
                     weather=weathers[count % len(weathers)],
                 )
-                gallery.append(other.at(journey.way(frames) + np.array([0.6, -0.6, 1.5])))
-        tests[name] = _test(_examples(spec, films))
-    if gallery:
-        tests["gallery"] = _test(_examples(spec, gallery))
+                films.append(other.at(journey.way(frames) + np.array(AGAIN)))
+                roles.append(DATABASE)
+        tests[name] = _test(_examples(spec, films, roles))
     return tests
 
 
@@ -278,7 +285,7 @@ def _test(examples: Examples) -> ClientData:
     return ClientData(examples, torch.arange(len(examples)))
 
 
-def _examples(spec: Street, films: list[Film]) -> Examples:
+def _examples(spec: Street, films: list[Film], roles: Sequence[int] = ()) -> Examples:
     images = torch.from_numpy(np.concatenate([film.images for film in films]))
     each = [
         _as_domain(f.journey.town, f.journey.weather, f.journey.view)
@@ -287,8 +294,11 @@ def _examples(spec: Street, films: list[Film]) -> Examples:
     ]
     domains = Domains(FACETS, tuple(each), look=2)
     if spec.targets == "place":
-        places = np.concatenate([film.places[:, :2] for film in films])
-        return Examples(images, torch.from_numpy(places), 0, MEAN, STD, domains=domains)
+        places = [
+            with_role(torch.from_numpy(film.places[:, :2]), role)
+            for film, role in zip(films, roles, strict=True)
+        ]
+        return Examples(images, torch.cat(places), 0, MEAN, STD, domains=domains)
     masks = torch.from_numpy(np.concatenate([film.masks for film in films]))
     if spec.classes == "camvid":
         return Examples(images, TO_CAMVID[masks.long()], len(CAMVID), HALF, HALF, domains=domains)
