@@ -51,6 +51,7 @@ _HOMES = {
     "fedflat.models.spec": ("ModelSpec",),
     "fedflat.registry.plugins": ("load_plugin",),
     "fedflat.report": ("write_report",),
+    "fedflat.analysis.analysis": ("Analysis", "AnalysisJob", "Scope"),
     "fedflat.analysis.corruptions.corruptions": ("corrupt",),
     "fedflat.experiments.api": ("compare", "experiment", "resume", "run"),
     "fedflat.execution.client_pool": ("ClientPool", "Executor", "run_or_fail"),

@@ -1,5 +1,8 @@
 """What the package holds, for type checkers; made by `python -m fedflat.public`."""
 
+from fedflat.analysis.analysis import Analysis as Analysis
+from fedflat.analysis.analysis import AnalysisJob as AnalysisJob
+from fedflat.analysis.analysis import Scope as Scope
 from fedflat.analysis.corruptions.corruptions import corrupt as corrupt
 from fedflat.client.attacker import Attacker as Attacker
 from fedflat.client.instructions import Describe as Describe

@@ -15,7 +15,17 @@ from pathlib import Path
 import fedflat
 from fedflat.registry.specs import KINDS, registered
 
-INSIDE = ("ask", "describer", "measure", "attacker", "executor", "metric", "logger", "command")
+INSIDE = (
+    "ask",
+    "describer",
+    "measure",
+    "attacker",
+    "executor",
+    "metric",
+    "logger",
+    "analysis",
+    "command",
+)
 """Kinds whose factories are not public names of the package: in Python their classes are, or they
 are named in text."""
 SAYABLE = Path(__file__).with_name("exports.py")

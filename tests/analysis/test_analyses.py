@@ -10,11 +10,16 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedflat.analysis import analyses as see
-from fedflat.analysis.analyses import AnalysisResult, CurvatureOptions, Scope
+from fedflat.analysis.analysis import Analysis, AnalysisResult, OnProgress, Scope
 from fedflat.analysis.analysis_store import AnalysisStore
+from fedflat.analysis.kinds.corruptions import CorruptionsAnalysis
+from fedflat.analysis.kinds.curvature import CurvatureAnalysis
+from fedflat.analysis.kinds.interpolate import InterpolateAnalysis
+from fedflat.analysis.kinds.local_global import LocalGlobalAnalysis
+from fedflat.analysis.kinds.partition import PartitionAnalysis
+from fedflat.analysis.kinds.plane import PlaneAnalysis
+from fedflat.analysis.kinds.surface import SurfaceAnalysis
 from fedflat.analysis.loaded_run import LoadedRun, loaded_runs, one_model
-from fedflat.cli.analysis import _words
 from fedflat.cli.main import main
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.api import compare, run
@@ -47,6 +52,12 @@ def silent(done: float, total: float, what: str) -> None:
     assert 0 <= done <= total
 
 
+def of_first(analysis: Analysis, scope: Scope) -> AnalysisResult:
+    """The result of an analysis of several models, which is stored with the first run."""
+    ((_, same, loaded),) = analysis.jobs([])
+    return same.analyse(loaded, scope, silent)
+
+
 def loss_by_hand(loaded: LoadedRun, params: torch.Tensor) -> float:
     """The mean loss on the test set with plain PyTorch."""
     module, test = loaded.prepared.learner.module(), loaded.prepared.fed.test
@@ -69,17 +80,17 @@ def test_a_study_is_its_runs(study: Path) -> None:
 
 def test_curvature_is_of_the_model_and_known_the_second_time(study: Path) -> None:
     loaded = loaded_runs([study])[0]
-    closely = CurvatureOptions(k=1, probes=2, layers=True, rho=0.1)
-    found = see.analyse_curvature(loaded, Scope(), silent, closely)
+    analysis = CurvatureAnalysis(k=1, probes=2, layers=True, rho=0.1)
+    found = analysis.analyse(loaded, Scope(), silent)
     assert found.fresh
     assert found.result["loss"] == pytest.approx(
         loss_by_hand(loaded, loaded.models["server"].params), rel=1e-5
     )
     assert {"lambda_1", "trace", "layers", "sharpness"} <= found.result.keys()
-    again = see.analyse_curvature(loaded, Scope(), silent, closely)
+    again = analysis.analyse(loaded, Scope(), silent)
     assert not again.fresh
     assert again.result == json.loads(json.dumps(found.result))
-    assert see.analyse_curvature(loaded, Scope(seed=1, examples=50), silent, closely).fresh
+    assert analysis.analyse(loaded, Scope(seed=1, examples=50), silent).fresh
 
 
 def test_an_interrupted_surface_goes_on(study: Path) -> None:
@@ -92,8 +103,8 @@ def test_an_interrupted_surface_goes_on(study: Path) -> None:
         if points == 5:
             raise KeyboardInterrupt
 
-    def surface(on_progress: see.Tell) -> see.AnalysisResult:
-        return see.analyse_surface(loaded, Scope(), on_progress, points=3, span=0.5)
+    def surface(on_progress: OnProgress) -> AnalysisResult:
+        return SurfaceAnalysis(points=3, span=0.5).analyse(loaded, Scope(), on_progress)
 
     with pytest.raises(KeyboardInterrupt):
         surface(stop)
@@ -112,12 +123,12 @@ def test_an_interrupted_surface_goes_on(study: Path) -> None:
 def test_lines_and_planes_go_through_the_models(study: Path) -> None:
     runs = loaded_runs([study])
     names = [str(run.folder) for run in runs]
-    line = see.analyse_line(names[0], names[1], Scope(), silent).result
+    line = of_first(InterpolateAnalysis(names[0], names[1]), Scope()).result
     ends = [loss_by_hand(run, run.models["server"].params) for run in runs[:2]]
     assert line["loss"][line["gamma"].index(1.0)] == pytest.approx(ends[0], rel=1e-4)
     assert line["loss"][line["gamma"].index(0.0)] == pytest.approx(ends[1], rel=1e-4)
-    plane = see.analyse_plane(
-        [names[0], names[1], f"{names[2]}:server"], Scope(examples=20), silent
+    plane = of_first(
+        PlaneAnalysis((names[0], names[1], f"{names[2]}:server")), Scope(examples=20)
     ).result
     assert len(plane["points"]) == 3
     assert "fedavg()" in plane["points"][0]["name"]
@@ -127,14 +138,14 @@ def test_clients_models_and_their_sharpness(study: Path) -> None:
     """The duals that FedDyn's clients remember are those of the run."""
     loaded = loaded_runs([study])[1]
     assert any(loaded.state.clients.state(client) for client in range(20))
-    plane = see.analyse_clients_plane(loaded, Scope(examples=20), silent).result
+    plane = PlaneAnalysis(("clients",)).analyse(loaded, Scope(examples=20), silent).result
     assert [p["name"].partition(" ")[0] for p in plane["points"]] == ["client"] * 3
-    found = see.analyse_local_global(loaded, Scope(examples=50), silent).result
+    found = LocalGlobalAnalysis().analyse(loaded, Scope(examples=50), silent).result
     assert found["round"] == 3
     assert len(found["clients"]) == 3
     assert found["local"] == pytest.approx(sum(row["local"] for row in found["clients"]) / 3)
     assert (
-        see.analyse_local_global(loaded, Scope(examples=50), silent, clients=2).result["clients"]
+        LocalGlobalAnalysis(clients=2).analyse(loaded, Scope(examples=50), silent).result["clients"]
         == found["clients"][:2]
     )
 
@@ -148,17 +159,17 @@ def test_local_against_global_goes_on_where_it_was_stopped(study: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        see.analyse_local_global(loaded, look, stop)
+        LocalGlobalAnalysis().analyse(loaded, look, stop)
     first, second = list(dict.fromkeys(name.partition(",")[0] for name in told))
     told.clear()
-    see.analyse_local_global(loaded, look, lambda done, total, what: told.append(what))
+    LocalGlobalAnalysis().analyse(loaded, look, lambda done, total, what: told.append(what))
     assert first not in (again := {name.partition(",")[0] for name in told})
     assert second in again
 
 
 def test_the_partition(study: Path) -> None:
     loaded = loaded_runs([study])[0]
-    found = see.analyse_partition(loaded, silent).result
+    found = PartitionAnalysis().analyse(loaded, Scope(), silent).result
     assert found["clients"] == found["shown"] == 20
     assert [sum(row) for row in found["counts"]] == list(loaded.prepared.fed.sizes())
     assert all(sum(map(bool, row)) <= 2 for row in found["counts"])
@@ -200,9 +211,9 @@ def test_a_run_that_went_on_is_looked_at_anew(study: Path, tmp_path: Path) -> No
     def looks() -> list[Any]:
         """Losses at the model itself, each by another analysis."""
         loaded, look = LoadedRun(folder), Scope()
-        surface = see.analyse_surface(loaded, look, silent, points=3, span=0.5)
-        line = see.analyse_line(str(other.folder), str(folder), look, silent)
-        bent = see.analyse_curvature(loaded, look, silent, CurvatureOptions(k=1))
+        surface = SurfaceAnalysis(points=3, span=0.5).analyse(loaded, look, silent)
+        line = of_first(InterpolateAnalysis(str(other.folder), str(folder)), look)
+        bent = CurvatureAnalysis(k=1).analyse(loaded, look, silent)
         by_hand = pytest.approx(loss_by_hand(loaded, loaded.model(None)[1].params), rel=1e-5)
         assert [
             surface.result["center"]["loss"],
@@ -285,7 +296,7 @@ def test_numbers_that_are_not_finite_are_said() -> None:
     }
     said = "loss nan on 3 of 3 examples, lambda_1 0, lambda_1/lambda_5 inf, trace nan ± nan"
     explained = " (± of the trace: standard error over random vectors)"
-    assert _words(AnalysisResult("curvature", result, fresh=True)) == said + explained
+    assert CurvatureAnalysis.sentence(result, ACCURACY) == said + explained
 
 
 @pytest.mark.parametrize(
@@ -300,7 +311,7 @@ def test_numbers_that_are_not_finite_are_said() -> None:
 )
 def test_corruptions_are_told_in_the_score_of_the_run(headline: Headline, said: str) -> None:
     result = {"clean": 0.95, "mean": 0.76, "source": "drawn"}
-    assert _words(AnalysisResult("corruptions", result, fresh=True, headline=headline)) == said
+    assert CorruptionsAnalysis.sentence(result, headline) == said
 
 
 def test_runs_of_a_study_that_have_not_begun_are_named(
@@ -381,7 +392,7 @@ def test_models_of_different_shapes(study: Path, tmp_path: Path) -> None:
     run("fedavg", out=tmp_path / "other", **{**QUICK, "model": "mlp(hidden=[5])"})
     runs = [str(one.folder) for one in loaded_runs([study])]
     with pytest.raises(SettingError, match="the models have different shapes"):
-        see.analyse_line(runs[0], str(tmp_path / "other"), Scope(), silent)
+        of_first(InterpolateAnalysis(runs[0], str(tmp_path / "other")), Scope())
 
 
 def test_one_model_by_its_text(study: Path) -> None:

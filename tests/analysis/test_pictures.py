@@ -16,15 +16,16 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import silhouette_score
 
 import fedflat
-from fedflat.analysis.analyses import Scope
+from fedflat.analysis.analysis import Scope
+from fedflat.analysis.kinds.confusion import ConfusionAnalysis
+from fedflat.analysis.kinds.pictures import PicturesAnalysis
+from fedflat.analysis.kinds.styles import StylesAnalysis
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.analysis.pictures import (
-    analyse_confusion,
-    analyse_pictures,
     choose_examples,
     encode_image,
 )
-from fedflat.analysis.styles import StyleGroups, analyse_styles, project_to_plane
+from fedflat.analysis.styles import StyleGroups, project_to_plane
 from fedflat.analysis.styles import choose_clusters as chosen_clusters
 from fedflat.cli.main import main
 from fedflat.client.describers.mean_style import MeanStyle
@@ -56,7 +57,7 @@ def pixels(requests: str) -> np.ndarray:
 
 
 def test_pictures_are_the_test_images_and_what_the_module_says(run: Path) -> None:
-    found = analyse_pictures(LoadedRun(run), Scope(), silent, each=2)
+    found = PicturesAnalysis(2).analyse(LoadedRun(run), Scope(), silent)
     assert list(found.result["sets"]) == ["test", "unseen_weather"]
     assert found.result["names"][:2] == ["road", "pavement"]
     assert found.result["colours"][0] == [128, 64, 128]
@@ -95,7 +96,7 @@ def test_pictures_are_the_test_images_and_what_the_module_says(run: Path) -> Non
             both = ((guess == c) & (truth == c) & there).sum()
             ious.append(float(both / (((guess == c) | (truth == c)) & there).sum()))
         assert one["score"] == pytest.approx(sum(ious) / len(ious), abs=1e-6)
-    assert not analyse_pictures(LoadedRun(run), Scope(), silent, each=2).fresh
+    assert not PicturesAnalysis(2).analyse(LoadedRun(run), Scope(), silent).fresh
 
 
 def test_large_pictures_are_kept_small() -> None:
@@ -115,16 +116,16 @@ def test_examples_of_every_domain_are_chosen() -> None:
         examples = Examples(torch.zeros(12, 3, 2, 2), torch.zeros(12, 2, 2), 2, domains=domains)
         return ClientData(examples, torch.arange(12))
 
-    assert choose_examples(data(None), 3) == [2, 6, 10]
-    assert choose_examples(data(None), 20) == list(range(12))
+    assert choose_examples(data(None), 3, 12) == [2, 6, 10]
+    assert choose_examples(data(None), 20, 12) == list(range(12))
     towns = Domains(("town",), tuple((name,) for name in "aaabbbbbcccc"))
-    assert choose_examples(data(towns), 1) == [1, 5, 10]
+    assert choose_examples(data(towns), 1, 12) == [1, 5, 10]
     many = Domains(("frame",), tuple((f"{i:02d}",) for i in range(12)))
-    assert len(choose_examples(data(many), 1)) == 12
+    assert len(choose_examples(data(many), 1, 12)) == 12
 
 
 def test_confusion_counts_what_is_taken_for_what(classes: Path, run: Path) -> None:
-    found = analyse_confusion(LoadedRun(classes), Scope(), silent).result
+    found = ConfusionAnalysis().analyse(LoadedRun(classes), Scope(), silent).result
     test = fedflat.digits(clients=10).open(0).test
     batch = test.batch(torch.arange(len(test)), torch.float32)
     with torch.no_grad():
@@ -134,14 +135,22 @@ def test_confusion_counts_what_is_taken_for_what(classes: Path, run: Path) -> No
     ]
     assert found["sets"] == {"test": expected}
     assert found["names"] == [str(c) for c in range(10)]
-    masks = analyse_confusion(LoadedRun(run), Scope(examples=3, seed=1), silent).result["sets"]
+    masks = (
+        ConfusionAnalysis()
+        .analyse(LoadedRun(run), Scope(examples=3, seed=1), silent)
+        .result["sets"]
+    )
     assert list(masks) == ["test", "unseen_weather"]
     held = [sum(map(sum, matrix)) for matrix in masks.values()]
     assert all(0 < count <= 3 * 64 * 32 for count in held)
 
 
 def test_confusion_of_some_clients_data(classes: Path) -> None:
-    found = analyse_confusion(LoadedRun(classes), Scope(where="client:3"), silent).result["sets"]
+    found = (
+        ConfusionAnalysis()
+        .analyse(LoadedRun(classes), Scope(where="client:3"), silent)
+        .result["sets"]
+    )
     held = fedflat.digits(clients=10).open(0).data(3).counts(10).tolist()
     assert [sum(row) for row in found["client:3"]] == held
 
@@ -172,7 +181,7 @@ def test_styles_of_dark_and_bright_clients(tmp_path: Path) -> None:
                 Image.fromarray(image).save(folder / f"{place}.png")
     on = f"image_folder('{tmp_path / 'data'}', by_user())"
     fedflat.run("fedavg", on=on, model="logistic", out=tmp_path / "run", **QUICK)
-    found = analyse_styles(LoadedRun(tmp_path / "run"), Scope(), silent).result
+    found = StylesAnalysis().analyse(LoadedRun(tmp_path / "run"), Scope(), silent).result
     at = [one["x"] for one in found["clients"]]
     assert len(at) == 6
     assert max(at[:3]) < min(at[3:]) or max(at[3:]) < min(at[:3])
@@ -258,9 +267,9 @@ def test_from_the_command_line_to_the_page(run: Path, capsys: pytest.CaptureFixt
 
 def test_what_cannot_be_shown_is_said(classes: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="pictures need a task that predicts masks"):
-        analyse_pictures(LoadedRun(classes), Scope(), silent)
+        PicturesAnalysis().analyse(LoadedRun(classes), Scope(), silent)
     fedflat.run("fedavg", on="diabetes(clients=3)", out=tmp_path / "run", **QUICK)
     with pytest.raises(SettingError, match="needs a task that predicts classes"):
-        analyse_confusion(LoadedRun(tmp_path / "run"), Scope(), silent)
+        ConfusionAnalysis().analyse(LoadedRun(tmp_path / "run"), Scope(), silent)
     with pytest.raises(SettingError, match="only images have styles, found inputs of 10"):
-        analyse_styles(LoadedRun(tmp_path / "run"), Scope(), silent)
+        StylesAnalysis().analyse(LoadedRun(tmp_path / "run"), Scope(), silent)

@@ -248,11 +248,11 @@ def test_a_damaged_analysis_is_a_sentence(tmp_path: Path, content: str) -> None:
     assert not found["curvature"]
 
 
-def test_an_analysis_under_way_is_said(tmp_path: Path) -> None:
+def test_an_unfinished_analysis_is_a_problem(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
     (run / "analysis").mkdir()
     (run / "analysis" / "surface-0.part.json").write_text("{")
-    assert "under way" in collect([run])["problems"][0]
+    assert "unfinished" in collect([run])["problems"][0]
 
 
 def test_damaged_and_missing_runs_leave_the_others(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / m, method=m) for m in ("fedavg()", "fedprox()")]
     said = collect(runs)["missing"]
     assert said[0].startswith(
-        "Not analysed: confusions of classes, eigenvalues and traces of the Hessian,"
+        "Not analysed: confusion matrices, eigenvalues and traces of the Hessian,"
     )
     assert said[1].startswith("No metrics were recorded")
     write_analyses(runs[0])

@@ -88,6 +88,11 @@ class LoadedRun:
         return self.state.round if self.facts["status"] == "running" else None
 
     @property
+    def round_setting(self) -> dict[str, int]:
+        """The round, if the run is not finished: its analyses are of this round only."""
+        return {} if self.checkpoint_round is None else {"round": self.checkpoint_round}
+
+    @property
     def unfinished(self) -> str:
         """A sentence if the run is not finished, else ""."""
         if self.checkpoint_round is None:

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from fedflat.analysis.analyses import AnalysisResult, Scope, Tell, load_or_compute
-from fedflat.analysis.analysis_store import Result
+from fedflat.analysis.analysis import AnalysisJob, Result
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.analysis.predict import class_names
 from fedflat.client.domain_scores import part_outputs
@@ -25,104 +24,62 @@ from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.files.png import png
 from fedflat.data.palette import palette
-from fedflat.errors import SettingError, number
 from fedflat.experiments.eval_models import EvalModels, eval_models_of
 from fedflat.flatness.subsample import subset
 from fedflat.tasks.iou import confusion, mean_iou
 
 MAX_WIDTH = 256
 """Largest width of a stored picture in pixels."""
-MAX_EXAMPLES = 12
-"""Largest number of examples of a test set."""
-MAX_CLASSES = 256
-"""Largest number of classes of a confusion matrix."""
 
 
-def analyse_pictures(
-    loaded: LoadedRun, scope: Scope, on_progress: Tell, *, each: int = 3
-) -> AnalysisResult:
-    """Store some examples of every test set: image, ground truth and predicted mask.
+def compute_pictures(job: AnalysisJob, each: int, most: int) -> Result:
+    """Return image, ground truth and predicted mask of some examples of every test set.
 
-    `each` examples are taken evenly from each set. Of a set with domains, one example of each
-    domain is taken, at most `MAX_EXAMPLES`.
+    There are `each` examples of a set, or one of each domain, at most `most`.
     """
-    number("pictures", "each", each, low=1, high=MAX_EXAMPLES, whole=True)
-    task = loaded.prepared.exp.task
-    if not task.segments:
-        raise SettingError(
-            f"{loaded.folder}: pictures need a task that predicts masks, found {task}. "
-            "Use --confusion."
-        )
-    name, model = loaded.model(scope.model)
-    settings = {"model": name, "each": each} | (
-        {} if loaded.checkpoint_round is None else {"round": loaded.checkpoint_round}
-    )
-
-    def work() -> Result:
-        names, tests = class_names(loaded), _tests(loaded)
-        sets = {}
-        for done, (where, data) in enumerate(tests.items()):
-            masks = _masks(loaded, model, data, choose_examples(data, each))
-            sets[where] = [
-                _example(loaded, data, place, mask) for place, mask in sorted(masks.items())
-            ]
-            on_progress(done + 1, len(tests), where)
-        colours = palette(names, len(names))[: len(names)].tolist()
-        return {
-            "names": names,
-            "colours": colours,
-            "sets": {where: some for where, some in sets.items() if some},
-        }
-
-    return load_or_compute(loaded.store, "pictures", settings, work)
+    loaded, (_, model) = job.loaded, job.loaded.model(job.scope.model)
+    names, tests = class_names(loaded), _tests(loaded)
+    sets = {}
+    for done, (where, data) in enumerate(tests.items()):
+        masks = _masks(loaded, model, data, choose_examples(data, each, most))
+        sets[where] = [_example(loaded, data, place, mask) for place, mask in sorted(masks.items())]
+        job.on_progress(done + 1, len(tests), where)
+    return {
+        "names": names,
+        "colours": palette(names, len(names))[: len(names)].tolist(),
+        "sets": {where: some for where, some in sets.items() if some},
+    }
 
 
-def analyse_confusion(loaded: LoadedRun, scope: Scope, on_progress: Tell) -> AnalysisResult:
-    """Count how many examples, or pixels, of each class are predicted as each class.
-
-    Each test set has its own confusion matrix.
-    """
+def compute_confusion(job: AnalysisJob) -> Result:
+    """Return the confusion matrix of each test set, or of the examples of the scope."""
+    loaded, scope, (_, model) = job.loaded, job.scope, job.loaded.model(job.scope.model)
     task, width = loaded.prepared.exp.task, loaded.prepared.learner.outputs
-    if not (task.classifies or task.segments):
-        raise SettingError(
-            f"{loaded.folder}: a confusion matrix needs a task that predicts classes, "
-            f"found {task}. Leave --confusion out."
-        )
-    if width > MAX_CLASSES:
-        raise SettingError(
-            f"{loaded.folder}: the model has {width} classes, and a confusion matrix can show at "
-            f"most {MAX_CLASSES}. Leave --confusion out."
-        )
-    name, model = loaded.model(scope.model)
     tests = _tests(loaded) if scope.where == "test" else {scope.where: loaded.examples(scope.where)}
-    ignored = task.ignored_label
-
-    def work() -> Result:
-        sets = {}
-        for done, (where, data) in enumerate(tests.items()):
-            some = (
-                data
-                if scope.examples is None
-                else subset(data, min(scope.examples, len(data)), scope.seed)
-            )
-            matrix = torch.zeros(width, width, dtype=torch.long)
-            for _, batch, output in _predictions(loaded, model, some):
-                matrix += confusion(output.argmax(1), batch.targets, width, ignored).cpu()
-            if matrix.any():
-                sets[where] = matrix.tolist()
-            on_progress(done + 1, len(tests), where)
-        names = class_names(loaded)
-        return {"names": [*names, *map(str, range(len(names), width))], "sets": sets}
-
-    return load_or_compute(loaded.store, "confusion", scope.settings(loaded, name), work)
+    sets = {}
+    for done, (where, data) in enumerate(tests.items()):
+        some = data
+        if scope.examples is not None:
+            some = subset(data, min(scope.examples, len(data)), scope.seed)
+        matrix = torch.zeros(width, width, dtype=torch.long)
+        for _, batch, output in _predictions(loaded, model, some):
+            matrix += confusion(output.argmax(1), batch.targets, width, task.ignored_label).cpu()
+        if matrix.any():
+            sets[where] = matrix.tolist()
+        job.on_progress(done + 1, len(tests), where)
+    names = class_names(loaded)
+    return {"names": [*names, *map(str, range(len(names), width))], "sets": sets}
 
 
-def choose_examples(data: ClientData, each: int) -> list[int]:
-    """Return indices of examples to show: one per domain if there are several, else `each`."""
+def choose_examples(data: ClientData, each: int, most: int) -> list[int]:
+    """Return indices of examples to show: one per domain if there are several, else `each`.
+
+    There are at most `most`.
+    """
     domains = data.domains.finest() if data.domains else {}
     if len(domains) > 1:
         first = [places[len(places) // 2] for places in domains.values()]
-        return [first[i] for i in _evenly_spaced(len(first), min(len(first), MAX_EXAMPLES))]
+        return [first[i] for i in _evenly_spaced(len(first), min(len(first), most))]
     return _evenly_spaced(len(data), min(each, len(data)))
 
 

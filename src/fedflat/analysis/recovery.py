@@ -13,8 +13,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from fedflat.analysis.analyses import AnalysisResult, Tell, load_or_compute
-from fedflat.analysis.analysis_store import Result
+from fedflat.analysis.analysis import AnalysisJob, OnProgress, Result, Settings
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.core.seeds import derive, torch_generator
 from fedflat.data.examples import ClientData
@@ -39,17 +38,16 @@ _NETWORKS: dict[str, FeatureNetwork] = {}
 """Feature networks of this process, by the digest of the data they were trained on."""
 
 
-def analyse_recovery(loaded: LoadedRun, on_progress: Tell) -> AnalysisResult:
-    """Analyse the distance of the recovered images from real ones, and store some of them."""
-    attack, notes = _attack_state(loaded)
-    settings = {"client": attack.client, "steps": STEPS, "made": MAX_GENERATED}
-    settings |= {} if loaded.checkpoint_round is None else {"round": loaded.checkpoint_round}
+def recovery_settings(loaded: LoadedRun) -> Settings:
+    """Return the attacker and the numbers of the measurement. Refuse runs without recovery."""
+    attack, _ = _attack_state(loaded)
+    return {"client": attack.client, "steps": STEPS, "made": MAX_GENERATED}
 
-    def work() -> Result:
-        with threads(1):
-            return _compute(loaded, attack, notes, on_progress)
 
-    return load_or_compute(loaded.store, "recovery", settings, work)
+def compute_recovery(job: AnalysisJob) -> Result:
+    """Return the distance of the recovered images from real ones, and some of them."""
+    with threads(1):
+        return _compute(job.loaded, *_attack_state(job.loaded), job.on_progress)
 
 
 def _attack_state(loaded: LoadedRun) -> tuple[Gan, AttackState]:
@@ -69,7 +67,7 @@ def _attack_state(loaded: LoadedRun) -> tuple[Gan, AttackState]:
     return attack, notes
 
 
-def _compute(loaded: LoadedRun, attack: Gan, notes: AttackState, on_progress: Tell) -> Result:
+def _compute(loaded: LoadedRun, attack: Gan, notes: AttackState, on_progress: OnProgress) -> Result:
     fed, attacked = loaded.prepared.fed, loaded.prepared.attacked_run
     training = fed.pooled().data(0)
     digest = loaded.facts["origin"].get("data", str(loaded.folder))

@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedflat.analysis.analyses import AnalysisResult, Scope, Tell, load_or_compute
-from fedflat.analysis.analysis_store import Result
+from fedflat.analysis.analysis import AnalysisJob, Result
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.analysis.pictures import encode_image, levels
 from fedflat.client.describers.mean_style import MeanStyle
-from fedflat.errors import RunError, SettingError
+from fedflat.errors import RunError
 from fedflat.experiments.groups import groups_of
 from fedflat.experiments.run_folder.groups import GROUPS, Grouped, read_groups
 from fedflat.files import Damaged
@@ -33,43 +32,29 @@ FEWEST = 4
 Styles = NDArray[np.float64]
 
 
-def analyse_styles(loaded: LoadedRun, scope: Scope, on_progress: Tell) -> AnalysisResult:
-    """Analyse the style of each client, its cluster, and store one of its images.
-
-    Clusters are those of the run. Without any, the silhouette chooses their number.
-    """
-    fed = loaded.prepared.fed
-    if len(fed.shape) != 3 or fed.shape[0] not in (1, 3):
-        size = "x".join(map(str, fed.shape))
-        raise SettingError(
-            f"{loaded.folder}: only images have styles, found inputs of {size}. Leave --styles out."
-        )
+def compute_styles(job: AnalysisJob) -> Result:
+    """Return the style and the cluster of each client, with one image of some of them."""
+    loaded, fed = job.loaded, job.loaded.prepared.fed
     count = min(fed.population, MAX_CLIENTS)
     clients = [place * fed.population // count for place in range(count)]
     own = clusters_of_run(loaded)
-
-    def work() -> Result:
-        rows, images = [], {}
-        shown = set(clients[:: -(-count // SHOWN)])
-        for done, client in enumerate(clients):
-            rows.append(_style(loaded, client))
-            if client in shown:
-                data = fed.data(client)
-                images[client] = encode_image(levels(data.examples.raw(data.index[:1]))[0], WIDEST)
-            on_progress(done + 1, count, f"client {client}")
-        styles = np.stack(rows)
-        clusters = (
-            choose_clusters(styles, scope.seed)
-            if own is None
-            else group_styles(styles, clients, own)
-        )
-        domains = [", ".join(fed.domain(client)) for client in clients]
-        of = {"of": fed.population, "aspect": fed.shape[2] / fed.shape[1]}
-        return _result(styles, clusters, clients, images, domains) | of
-
-    return load_or_compute(
-        loaded.store, "styles", {"seed": scope.seed, "groups": own.by if own else None}, work
+    rows, images = [], {}
+    shown = set(clients[:: -(-count // SHOWN)])
+    for done, client in enumerate(clients):
+        rows.append(_style(loaded, client))
+        if client in shown:
+            data = fed.data(client)
+            images[client] = encode_image(levels(data.examples.raw(data.index[:1]))[0], WIDEST)
+        job.on_progress(done + 1, count, f"client {client}")
+    styles = np.stack(rows)
+    clusters = (
+        choose_clusters(styles, job.scope.seed)
+        if own is None
+        else group_styles(styles, clients, own)
     )
+    domains = [", ".join(fed.domain(client)) for client in clients]
+    of = {"of": fed.population, "aspect": fed.shape[2] / fed.shape[1]}
+    return _result(styles, clusters, clients, images, domains) | of
 
 
 @dataclass(frozen=True)

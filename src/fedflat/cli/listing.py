@@ -34,6 +34,7 @@ USE = {
     "executors": '--executor stacked, or --executor "workers(workers=4)"',
     "metrics": '--record "drift, norms"; --record all',
     "loggers": '--logger "tensorboard, wandb"',
+    "analyses": 'fedflat analyse RUN --analyses "curvature(k=5), confusion"',
     "commands": "fedflat COMMAND --help",
     "presets": "fedflat run --preset NAME",
 }

@@ -30,6 +30,7 @@ KIND_HOMES = {
     "executor": ("execution", "experiments.loopback"),
     "metric": ("experiments.recording",),
     "logger": ("experiments.loggers",),
+    "analysis": ("analysis.kinds",),
     "command": (),
     "schedule": ("core.schedules",),
     "partition": ("data.partitions",),

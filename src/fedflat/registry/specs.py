@@ -49,6 +49,7 @@ KINDS = {
     "executor": "executors",
     "metric": "metrics",
     "logger": "loggers",
+    "analysis": "analyses",
     "command": "commands",
     "describer": "describers",
     "ask": "",
@@ -165,9 +166,12 @@ def _fill(kind: str | None = None) -> None:
     load_installed()
 
 
-def registered(kind: str) -> Iterator[RegisteredName]:
-    """All entries of one kind, by name."""
-    _fill(kind)
+def registered(kind: str, *, plugins: bool = True) -> Iterator[RegisteredName]:
+    """All entries of one kind, by name; without ``plugins``, none is loaded for it."""
+    if plugins:
+        _fill(kind)
+    else:
+        import_homes(kind)
     return iter(sorted((e for e in _REGISTRY.values() if e.kind == kind), key=lambda e: e.name))
 
 

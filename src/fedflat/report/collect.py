@@ -3,8 +3,9 @@
 boards      one entry for each section (data set, partition, task and score): which method is ahead, the target
 methods     one entry for each method of a section: its board, its summary over seeds, its curves, its metrics
 runs        one entry for each run: its folder, seed, state, machine, the command that repeats it
-pictures, confusion, curvature, surface, plane, interpolate, local_global, corruptions, partition, styles, recovery
-            one entry for each analysis, with the places of its method and its run
+kinds       the registered analyses: id, title and position of each
+curvature, surface, ...
+            by the id of a kind: one entry for each analysis, with the places of its method and its run
 recorded    the labels of recorded metrics, by key;  heatmaps  one entry for each of them that is a list, and run
 album       the pictures that examples name by their places
 groups      one entry for each run whose clients are in groups: labels of clients and of groups
@@ -15,42 +16,30 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
+from fedflat.analysis.analysis import analyses
+from fedflat.analysis.shown_values import short
 from fedflat.experiments.results.results import Result, Summary
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.tables import table
 from fedflat.report import run_command as making
+from fedflat.report.curvature_summary import add_curvature
 from fedflat.report.labels import RunLabels
 from fedflat.report.leaderboard import Kind, Leaderboard, boards_of, kind_of
-from fedflat.report.load import gather
+from fedflat.report.load import ReportRun, load_runs, or_sentence
 from fedflat.report.missing import missing
-from fedflat.report.read import Read
-from fedflat.report.series import curves, recorded_lists, recorded_numbers, score_curves, short
+from fedflat.report.series import curves, recorded_lists, recorded_numbers, score_curves
 from fedflat.tasks.headline import common_target
 from fedflat.version import __version__
 
 Document = dict[str, Any]
 SEEN = 200
 """Clients, and groups of them, whose labels are drawn."""
-ANALYSES = (
-    "pictures",
-    "confusion",
-    "curvature",
-    "surface",
-    "plane",
-    "interpolate",
-    "local_global",
-    "corruptions",
-    "partition",
-    "styles",
-    "recovery",
-)
 _SCORES = ("loss", "train_loss", "personal", "clients")
 """What is drawn besides the headline."""
 
@@ -61,16 +50,31 @@ def collect(folders: Sequence[Path], *, target: float | str | None = None) -> Do
     ``target`` is the headline to reach, as a number or as text. None: that of the study; without
     one, what the first method of a section reaches.
     """
-    runs, problems = gather(folders, _alone)
-    return _document(runs, problems, common_target(target, (run.result.headline for run in runs)))
+    runs, problems = load_runs(folders)
+    wanted = common_target(target, (run.result.headline for run in runs))
+    try:
+        return _json_document(runs, problems, wanted)
+    except Exception:  # some run cannot be shown: find it
+        some = [or_sentence(_alone, run, run.folder, problems) for run in runs]
+        runs = [run for run in some if run is not None]
+        return _json_document(runs, problems, wanted)
 
 
-def _alone(run: Read) -> str:
-    """One run as it would be embedded in the page; the target is one that it has reached."""
-    return json.dumps(_document([run], [], run.result.latest()), allow_nan=False)
+def _alone(run: ReportRun) -> ReportRun:
+    """Return a run if it can be shown by itself, with a target that it has reached."""
+    _json_document([run], [], run.result.latest())
+    return run
 
 
-def _document(runs: Sequence[Read], problems: list[str], target: float | None) -> Document:
+def _json_document(
+    runs: Sequence[ReportRun], problems: list[str], target: float | None
+) -> Document:
+    document = _document(runs, problems, target)
+    json.dumps(document, allow_nan=False)  # raises if it is no JSON
+    return document
+
+
+def _document(runs: Sequence[ReportRun], problems: list[str], target: float | None) -> Document:
     names = _labels(runs)
     results = [replace(run.result, method=name) for run, name in zip(runs, names, strict=True)]
     boards, uncertain = boards_of(results, _counted(results), [run.target for run in runs], target)
@@ -84,7 +88,7 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
     places = [kinds.index(kind_of(result)) for result in results]
     sections = [boards[_board_of(kind_of(result), boards)].title(boards) for result in results]
     notes = dict.fromkeys(note for summary in summaries.values() for note in summary.notes)
-    found = {kind: _analyses(kind, runs, places, methods, sections) for kind in ANALYSES}
+    found = {kind: _analyses(kind, runs, places, methods, sections) for kind in analyses()}
     found["partition"] = _distinct(found["partition"], "counts")
     found["styles"] = _distinct(found["styles"], "clients")
     found["pictures"], pasted = _album(found["pictures"])
@@ -106,6 +110,15 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
         ],
         "runs": [_run(run, place) for run, place in zip(runs, places, strict=True)],
         "shared": _shared(runs),
+        "kinds": [
+            {
+                "id": kind,
+                "title": one.title or kind.replace("_", " "),
+                "short": one.short_title,
+                "position": one.position,
+            }
+            for kind, one in analyses().items()
+        ],
         **found,
         "album": pasted,
         "heatmaps": _heat_maps(runs, places, methods, sections),
@@ -117,7 +130,7 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
             *making.unread(run.facts["experiment"] for run in runs),
         ],
     }
-    _add_curvature(document)
+    add_curvature(document)
     document["recorded"] = _metrics(document, runs)
     document["missing"] = missing(document)
     tables = [table(board.summaries, board.target, board.last) for board in boards]
@@ -126,7 +139,7 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
     return document
 
 
-def _labels(runs: Sequence[Read]) -> list[str]:
+def _labels(runs: Sequence[ReportRun]) -> list[str]:
     """A name for each run within its scenario."""
     named: dict[int, str] = {}
     for scenario in dict.fromkeys(run.result.scenario for run in runs):
@@ -192,7 +205,7 @@ def _done(result: Result) -> int:
 def _method(
     place: int,
     summary: Summary,
-    runs: Sequence[Read],
+    runs: Sequence[ReportRun],
     results: Sequence[Result],
     places: Sequence[int],
 ) -> Document:
@@ -219,7 +232,7 @@ def _method(
     }
 
 
-def _metrics(document: Document, runs: Sequence[Read]) -> Document:
+def _metrics(document: Document, runs: Sequence[ReportRun]) -> Document:
     """The title, the note and the unit of each recorded metric, as its class described them when
     the run was made."""
     keys = dict.fromkeys(key for method in document["methods"] for key in method["recorded"])
@@ -235,7 +248,7 @@ def _metrics(document: Document, runs: Sequence[Read]) -> Document:
     }
 
 
-def _recorded(runs: Sequence[Read]) -> Document:
+def _recorded(runs: Sequence[ReportRun]) -> Document:
     seeds = [recorded_numbers(run.recorded) for run in runs]
     names = list(
         dict.fromkeys(name for rows in seeds for row in rows for name in row if name != "round")
@@ -243,7 +256,7 @@ def _recorded(runs: Sequence[Read]) -> Document:
     return curves(seeds, names) if names else {}
 
 
-def _run(run: Read, place: int) -> Document:
+def _run(run: ReportRun, place: int) -> Document:
     facts, result = run.facts, run.result
     exp = facts["experiment"]
     return {
@@ -273,7 +286,7 @@ def _spelled(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _shared(runs: Sequence[Read]) -> list[str]:
+def _shared(runs: Sequence[ReportRun]) -> list[str]:
     """The names of the settings that are the same in all runs."""
     every = [making.settings(run.facts["experiment"]) for run in runs]
     names = dict.fromkeys(name for one in every for name in one)
@@ -282,7 +295,7 @@ def _shared(runs: Sequence[Read]) -> list[str]:
 
 def _analyses(
     kind: str,
-    runs: Sequence[Read],
+    runs: Sequence[ReportRun],
     places: Sequence[int],
     methods: Sequence[str],
     sections: Sequence[str],
@@ -315,7 +328,10 @@ def _distinct(found: Sequence[Document], what: str) -> list[Document]:
 
 
 def _heat_maps(
-    runs: Sequence[Read], places: Sequence[int], methods: Sequence[str], sections: Sequence[str]
+    runs: Sequence[ReportRun],
+    places: Sequence[int],
+    methods: Sequence[str],
+    sections: Sequence[str],
 ) -> list[Document]:
     return [
         {
@@ -333,7 +349,10 @@ def _heat_maps(
 
 
 def _groups(
-    runs: Sequence[Read], places: Sequence[int], methods: Sequence[str], sections: Sequence[str]
+    runs: Sequence[ReportRun],
+    places: Sequence[int],
+    methods: Sequence[str],
+    sections: Sequence[str],
 ) -> list[Document]:
     """Who is with whom, and the labels of the first clients, group by group, and of the first
     groups."""
@@ -359,58 +378,7 @@ def _groups(
     return found
 
 
-def _add_curvature(document: Document) -> None:
-    """The methods' largest eigenvalues and traces, from the settings that most runs of the section
-    were analysed with, on most examples.
-
-    Their spread is the larger of two: over the seeds, and within a run, over parts of the examples.
-    """
-    for board in document["boards"]:
-        among = [one for one in document["curvature"] if one["section"] == board["title"]]
-        said = {one["settings"]: one.get("examples") or 0 for one in among}
-        often = Counter(one["settings"] for one in among)
-        board["curvature_of"] = max(said, key=lambda text: (often[text], said[text]), default="")
-    for place, method in enumerate(document["methods"]):
-        settings = document["boards"][method["board"]]["curvature_of"]
-        own = [
-            one
-            for one in document["curvature"]
-            if one["method"] == place and one["settings"] == settings
-        ]
-        last = {one["run"]: one for one in own}.values()
-        for name, found in (
-            ("lambda_1", [(one.get("lambda_1"), _top_spread(one)) for one in last]),
-            ("scaled", [(one.get("scaled"), _scaled_spread(one)) for one in last]),
-            ("trace", [(one.get("trace", {}).get("mean"), _trace_spread(one)) for one in last]),
-        ):
-            numbers = [value for value, _ in found if value is not None]
-            within = [off for value, off in found if value is not None and off is not None]
-            spreads = [stdev(numbers)] if len(numbers) > 1 else []
-            spreads += [mean(within)] if within else []
-            method[name] = short(mean(numbers)) if numbers else None
-            method[f"{name}_spread"] = short(max(spreads)) if spreads else None
-
-
-def _top_spread(one: Document) -> float | None:
-    """The standard deviation of the largest eigenvalue over parts of the examples, if they were not
-    all used."""
-    found: float | None = one.get("subsample", {}).get("lambda_1_spread")
-    return found
-
-
-def _scaled_spread(one: Document) -> float | None:
-    top, norm = _top_spread(one), one.get("norm")
-    return None if top is None or norm is None else top * norm * norm
-
-
-def _trace_spread(one: Document) -> float | None:
-    """The larger of its standard error over random vectors and its standard deviation over parts of
-    the examples."""
-    both = [one.get("trace", {}).get("stderr"), one.get("subsample", {}).get("trace_spread")]
-    return max((value for value in both if value is not None), default=None)
-
-
-def _twice(runs: Sequence[Read], results: Sequence[Result]) -> list[str]:
+def _twice(runs: Sequence[ReportRun], results: Sequence[Result]) -> list[str]:
     """Runs with the same settings and seed, which would pass for two seeds."""
     seen: dict[tuple[Kind, int], Path] = {}
     said = []

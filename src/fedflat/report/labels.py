@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedflat.report.read import Read
+from fedflat.report.load import ReportRun
 
 Named = tuple[str, str]
 """The method of a model, and which of the method's models it is."""
@@ -18,7 +18,7 @@ _MODEL = re.compile(r"(?P<folder>.*):(?P<model>[^:/]*?)(?P<round> in round \d+)?
 class RunLabels:
     """The runs of a page, to be found by what an analysis calls them."""
 
-    def __init__(self, runs: Sequence[Read], labels: Sequence[str]) -> None:
+    def __init__(self, runs: Sequence[ReportRun], labels: Sequence[str]) -> None:
         self._runs = list(zip(runs, labels, strict=True))
 
     def plane(self, number: int, result: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class RunLabels:
         model = "" if found["model"] == "server" else f" {found['model']}"
         return run[1], f"seed {run[0].result.seed}{model}{found['round'] or ''}"
 
-    def _run(self, folder: str) -> tuple[Read, str] | None:
+    def _run(self, folder: str) -> tuple[ReportRun, str] | None:
         """The run in this folder, or else the only one in a folder of that name in a folder of that
         name."""
         path = Path(folder)

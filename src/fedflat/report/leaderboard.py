@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedflat.analysis.shown_values import short
 from fedflat.experiments.results.results import Result, Results, Summary, summarise
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.report.ranking import RankedRun, lead, leader
-from fedflat.report.series import short
 from fedflat.tasks.headline import Headline
 
 Kind = tuple[str, Scenario, Headline]

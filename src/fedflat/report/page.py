@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 from fedflat.errors import RunError
@@ -12,21 +13,23 @@ from fedflat.html_page import one_page
 from fedflat.report.collect import Document, collect
 
 STYLES = ("page.css",)
-SCRIPTS = (
-    "drawing.js",
-    "charts.js",
-    "maps.js",
-    "surface.js",
-    "results.js",
-    "analyses.js",
-    "pictures.js",
-    "recovery.js",
-    "page.js",
-)
+FIRST_SCRIPT, LAST_SCRIPT = "drawing.js", "page.js"
+"""What every other script uses, and what draws the page; those between may be in any order."""
 
 _BODY = """<noscript><p>The charts of this page are drawn by its own script, which is switched off. The results as \
 text:</p>
 <pre>{text}</pre></noscript>"""
+
+
+def _scripts() -> list[str]:
+    """Return the scripts in the folder "assets", in the order in which they are loaded."""
+    names = {path.name for path in files("fedflat.report").joinpath("assets").iterdir()}
+    others = sorted(name for name in names if name.endswith(".js"))
+    return [
+        FIRST_SCRIPT,
+        *(name for name in others if name not in (FIRST_SCRIPT, LAST_SCRIPT)),
+        LAST_SCRIPT,
+    ]
 
 
 def document(collected: Document, live: bool = False) -> str:
@@ -37,7 +40,7 @@ def document(collected: Document, live: bool = False) -> str:
         {**collected, "live": live},
         package="fedflat.report",
         styles=STYLES,
-        scripts=SCRIPTS,
+        scripts=_scripts(),
         live=live,
     )
 

@@ -3,46 +3,16 @@ screen can show."""
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fedflat.analysis.shown_values import short, thinned
 from fedflat.experiments.run_folder.jsonl_log import Row
 
 POINTS = 300
 """Most points of a curve."""
 COLUMNS = 120
 """Most rounds of a heat map."""
-
-
-def short(value: Any, digits: int = 5) -> float | None:
-    """A number with as many digits as can be seen; None if it is none, or not finite.
-
-    >>> short(0.123456789), short(float("nan")), short("x"), short(10**400)
-    (0.12346, None, None, None)
-    """
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not abs(value) <= sys.float_info.max
-    ):
-        return None
-    rounded = float(f"{value:.{digits}g}")
-    if not math.isfinite(rounded):  # rounded up beyond the largest number
-        return float(value)
-    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
-
-
-def thinned(count: int, limit: int) -> list[int]:
-    """Which of ``count`` places to keep: evenly, with the first and the last.
-
-    >>> thinned(3, 5), thinned(9, 3)
-    ([0, 1, 2], [0, 4, 8])
-    """
-    if count <= limit:
-        return list(range(count))
-    return [round(i * (count - 1) / (limit - 1)) for i in range(limit)]
 
 
 def curves(seeds: Sequence[Sequence[Row]], names: Sequence[str]) -> dict[str, Any]:

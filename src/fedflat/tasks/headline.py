@@ -195,3 +195,5 @@ def common_target(target: float | str | None, headlines: Iterable[Headline]) -> 
 
 ACCURACY = Headline("accuracy", unit="%", factor=100.0)
 """Share of examples that get the right class."""
+MIOU = Headline("miou", label="mIoU", unit="%", factor=100.0)
+"""Mean intersection over union of the classes of pixels."""

@@ -16,12 +16,10 @@ from fedflat.data.batch import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError, number
 from fedflat.registry.specs import register
-from fedflat.tasks.headline import Headline
+from fedflat.tasks.headline import MIOU
 from fedflat.tasks.iou import EACH, class_ious, confusion, mean_iou, pixel_accuracy
 from fedflat.tasks.pixels import hard_loss, mean_loss
 from fedflat.tasks.task import Task, classes_of
-
-MIOU = Headline("miou", label="mIoU", unit="%", factor=100.0)
 
 
 @dataclass(frozen=True, repr=False)

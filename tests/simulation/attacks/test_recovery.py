@@ -17,8 +17,10 @@ import fedflat as ff
 from experiments.small import final, kill_when_stopped, rows, start, timeless
 from experiments.stopping import CHECKPOINT
 from fedflat.analysis import recovery
+from fedflat.analysis.analysis import Scope
+from fedflat.analysis.kinds.recovery import RecoveryAnalysis
 from fedflat.analysis.loaded_run import LoadedRun
-from fedflat.analysis.recovery import _sheet, analyse_recovery
+from fedflat.analysis.recovery import _sheet
 from fedflat.cli.main import main
 from fedflat.errors import SettingError
 from fedflat.experiments.run_folder.record import read_facts
@@ -59,7 +61,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_was_recovered(attacked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     subject = LoadedRun(attacked)
-    found = analyse_recovery(subject, silent)
+    found = RecoveryAnalysis().analyse(subject, Scope(), silent)
     result = found.result
     assert (result["client"], result["visits"], result["made"]) == (1, 2, 300)
     everybody = subject.prepared.fed.pooled().data(0)
@@ -106,7 +108,7 @@ def test_a_sheet_of_pictures() -> None:
 
 
 def test_it_is_shown_in_the_report(attacked: Path, tmp_path: Path) -> None:
-    analyse_recovery(LoadedRun(attacked), silent)
+    RecoveryAnalysis().analyse(LoadedRun(attacked), Scope(), silent)
     found = collect([attacked])
     [item] = found["recovery"]
     assert item["recovered"].startswith("iVBORw0KGgo")
@@ -138,7 +140,7 @@ def test_where_nothing_was_recovered(tmp_path: Path, attack: str | None, why: st
     settings = {**RUN, "rounds": 1, "clients_per_round": 1, "cohorts": [[3]], "attack": attack}
     ff.run("fedavg", **settings, out=tmp_path / "run", quiet=True)
     with pytest.raises(SettingError, match=why):
-        analyse_recovery(LoadedRun(tmp_path / "run"), silent)
+        RecoveryAnalysis().analyse(LoadedRun(tmp_path / "run"), Scope(), silent)
     assert main(["analyse", str(tmp_path / "run"), "--recovered", "--quiet"]) == 2
 
 

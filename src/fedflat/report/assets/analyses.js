@@ -181,7 +181,7 @@ function drawCorruptions(section, doc) {
 function drawCorrupted(section, items, judged) {
   const names = [...new Set(items.flatMap((item) => Object.keys(item.kinds)))];
   const mean = (values = []) => { const there = values.filter(known); return there.length ? there.reduce((a, b) => a + b, 0) / there.length : null; };
-  const rows = [["clean", (item) => item.clean], ...names.map((name) => [said(name), (item) => mean(item.kinds[name])]), ["mean of all", (item) => item.mean]];
+  const rows = [["clean", (item) => item.clean], ...names.map((name) => [plainName(name), (item) => mean(item.kinds[name])]), ["mean of all", (item) => item.mean]];
   section.append(
     figure(`${judged.title} on corrupted images`, sentence(["Mean over severities.", ...new Set(items.map((item) => item.source && `Images: ${item.source}.`))]), dotRows(rows.map(([name, of]) => ({ name, dots: items.map((item) => ({ method: item.method, value: of(item) })) })),
       { xTitle: judged.unit ? `${judged.label}, ${judged.unit}` : judged.label, xFormat: judged.tick, sentence: `${judged.title} on corrupted images: ${items.map((item) => `${item.label} ${judged.said(item.clean)} on clean ones, ${judged.said(item.mean)} on average over corruptions`).join("; ")}.` }),
@@ -189,8 +189,55 @@ function drawCorrupted(section, items, judged) {
     el("div", { class: "panels" }, items.filter((item) => Object.values(item.kinds).some((row) => row.length)).map((item) => {
       const values = names.map((name) => item.kinds[name] || []), widest = Math.max(...values.map((row) => row.length));
       return figure(item, "", heat(values.map((row) => Array.from({ length: widest }, (_, i) => row[i] ?? null)), {
-        range: extent(items.flatMap((one) => Object.values(one.kinds).flat()), 0), format: judged.said, rowTitle: "kind", columnTitle: "severity", rowName: (j) => said(names[j]), columnName: (i) => i + 1,
-        cell: (j, i) => `${said(names[j])}, severity ${i + 1}: ${judged.said(values[j][i])}`, sentence: `${judged.title} of ${item.label} by kind of corruption and severity, on average ${judged.said(item.mean)}.`,
-      }), () => ({ heads: ["kind", ...Array.from({ length: widest }, (_, i) => `severity ${i + 1}`)], rows: names.map((name, j) => [said(name), ...values[j].map(judged.said)]) }));
+        range: extent(items.flatMap((one) => Object.values(one.kinds).flat()), 0), format: judged.said, rowTitle: "kind", columnTitle: "severity", rowName: (j) => plainName(names[j]), columnName: (i) => i + 1,
+        cell: (j, i) => `${plainName(names[j])}, severity ${i + 1}: ${judged.said(values[j][i])}`, sentence: `${judged.title} of ${item.label} by kind of corruption and severity, on average ${judged.said(item.mean)}.`,
+      }), () => ({ heads: ["kind", ...Array.from({ length: widest }, (_, i) => `severity ${i + 1}`)], rows: names.map((name, j) => [plainName(name), ...values[j].map(judged.said)]) }));
     })));
 }
+
+/** An analysis without a drawing of its own: numbers as a table, lists as lines, lists of lists as heat maps. */
+function drawAnyAnalysis(section, doc, kind) {
+  const { list, items } = comparable(doc[kind], kind, kind);
+  const own = ["method", "run", "seed", "label", "section", "settings"];
+  const names = [...new Set(items.flatMap(Object.keys))].filter((name) => !own.includes(name));
+  const of = (test) => names.filter((name) => items.some((item) => test(item[name])));
+  const single = of((value) => typeof value === "number" || typeof value === "string");
+  const isList = (value) => Array.isArray(value) && value.length > 0 && !Array.isArray(value[0]) && typeof value[0] !== "object";
+  const isTable = (value) => Array.isArray(value) && value.length > 0 && Array.isArray(value[0]);
+  const text = (value) => (typeof value === "number" ? number(value) : value ?? "–");
+  const methods = [...new Set(items.map((item) => item.method))].map((place) => ({ ...doc.methods[place], place }));
+  section.append(el("div", { class: "controls" }, methods.length > 1 ? legend(methods) : null, list));
+  if (single.length)
+    section.append(scrolling(dataTable("Values", {
+      heads: ["method", ...single.map(plainName)],
+      rows: items.map((item) => [item.label, ...single.map((name) => text(item[name]))]),
+    }), "Table of values"));
+  const pair = el("div", { class: "pair" });
+  for (const name of of(isList)) {
+    const found = items.filter((item) => isList(item[name])).map((item) => ({
+      method: item.method, name: item.label, x: item[name].map((_, i) => i), y: item[name], low: item[name], high: item[name],
+    }));
+    const options = { name: `${kind} ${name}`, xTitle: "place", yTitle: "", xFormat: whole, yFormat: plain, ySaid: number };
+    pair.append(figure(plainName(name), "", lines(found, { ...options, sentence: `${plainName(name)} of ${found.map((one) => one.name).join("; ")}.` }), () => curveTable(found, options)));
+  }
+  section.append(pair);
+  for (const name of of(isTable))
+    section.append(el("h3", {}, plainName(name)), el("div", { class: "panels" }, items.filter((item) => isTable(item[name])).map((item) => {
+      const rows = item[name];
+      return figure(item, "", heat(rows, {
+        range: extent(rows.flat(), 0), format: number, rowTitle: "row", columnTitle: "column",
+        cell: (j, i) => `row ${j}, column ${i}: ${number(rows[j][i])}`,
+        sentence: `${plainName(name)} of ${item.label}: ${rows.length} rows.`,
+      }), () => ({ heads: ["row", ...rows[0].map((_, i) => i)], rows: rows.map((row, j) => [j, ...row.map((value) => number(value))]) }));
+    })));
+}
+
+Object.assign(DRAWINGS, {
+  curvature: drawCurvature,
+  surface: drawSurfaces,
+  plane: drawPlanes,
+  interpolate: drawBetween,
+  partition: drawPartition,
+  local_global: drawLocalGlobal,
+  corruptions: drawCorruptions,
+});

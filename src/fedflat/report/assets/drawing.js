@@ -5,6 +5,8 @@
 const bare = (entries) => Object.assign(Object.create(null), entries);
 const parsed = (text) => JSON.parse(text, (_, value) => (value && typeof value === "object" && !Array.isArray(value) ? bare(value) : value));
 
+/** How each kind of analysis is drawn, by its name: a function of a section of the page and the document. */
+const DRAWINGS = bare({});
 const state = bare({ hidden: new Set(), theme: "" });
 
 /** An HTML element; attributes that are functions are listeners. Text is never read as HTML. */

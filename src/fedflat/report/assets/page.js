@@ -1,24 +1,32 @@
 /* The page: its parts in order, the theme, and news if it is live. */
 
-const PARTS = [
-  { id: "results", title: "Results", of: (doc) => (doc.methods.length ? [doc.boards, ...doc.methods.map(({ curves, recorded, ...rest }) => rest)] : []), draw: drawResults },
-  { id: "training", title: "Training", of: (doc) => doc.methods.map((m) => m.curves), draw: drawTraining },
-  { id: "pictures", title: "Pictures", of: (doc) => doc.pictures, draw: drawPictures },
-  { id: "confusion", title: "Which class is taken for which", short: "Confusion", of: (doc) => doc.confusion, draw: drawConfusion },
-  { id: "curvature", title: "Curvature", of: (doc) => doc.curvature, draw: drawCurvature },
-  { id: "surface", title: "Loss surfaces", of: (doc) => doc.surface, draw: drawSurfaces },
-  { id: "plane", title: "Planes through models", short: "Planes", of: (doc) => doc.plane, draw: drawPlanes },
-  { id: "interpolate", title: "Between two models", short: "Barriers", of: (doc) => doc.interpolate, draw: drawBetween },
-  { id: "recorded", title: "Recorded during training", short: "Recorded", of: (doc) => (Object.keys(doc.recorded).length ? [doc.recorded, doc.methods.map((m) => m.recorded), doc.heatmaps] : []), draw: drawRecorded },
-  { id: "local_global", title: "Local against global", of: (doc) => doc.local_global, draw: drawLocalGlobal },
-  { id: "partition", title: "The clients' data", short: "Data", of: (doc) => doc.partition, draw: drawPartition },
-  { id: "groups", title: "Clients in groups", short: "Groups", of: (doc) => doc.groups, draw: drawGroups },
-  { id: "styles", title: "The clients' styles", short: "Styles", of: (doc) => doc.styles, draw: drawStyles },
-  { id: "corruptions", title: "Corrupted images", short: "Corruptions", of: (doc) => doc.corruptions, draw: drawCorruptions },
-  { id: "recovery", title: "Recovered from models", short: "Recovered", of: (doc) => doc.recovery, draw: drawRecovery },
-  { id: "made", title: "How the runs were made", short: "Runs", of: (doc) => doc.runs, draw: drawMade },
-  { id: "missing", title: "What is missing", short: "Missing", of: (doc) => [...doc.problems, ...doc.missing], draw: drawMissing },
+/** The parts that are not analyses. `position` orders them among the analyses, whose titles and positions are in the document. */
+const FIXED_PARTS = [
+  {
+    id: "results", title: "Results", position: 0, draw: drawResults,
+    of: (doc) => (doc.methods.length ? [doc.boards, ...doc.methods.map(({ curves, recorded, ...rest }) => rest)] : []),
+  },
+  { id: "training", title: "Training", position: 10, of: (doc) => doc.methods.map((m) => m.curves), draw: drawTraining },
+  {
+    id: "recorded", title: "Recorded during training", short: "Recorded", position: 80, draw: drawRecorded,
+    of: (doc) => (Object.keys(doc.recorded).length ? [doc.recorded, doc.methods.map((m) => m.recorded), doc.heatmaps] : []),
+  },
+  { id: "groups", title: "Clients in groups", short: "Groups", position: 110, of: (doc) => doc.groups, draw: drawGroups },
+  { id: "made", title: "How the runs were made", short: "Runs", position: 900, of: (doc) => doc.runs, draw: drawMade },
+  { id: "missing", title: "What is missing", short: "Missing", position: 910, of: (doc) => [...doc.problems, ...doc.missing], draw: drawMissing },
 ];
+let parts = [];
+
+/** All parts in order: the fixed ones, and one for each kind of analysis. */
+function partsOf(doc) {
+  const analyses = doc.kinds.map((kind) => ({
+    ...kind,
+    of: (shown) => shown[kind.id],
+    draw: DRAWINGS[kind.id] || ((section, shown) => drawAnyAnalysis(section, shown, kind.id)),
+  }));
+  return [...FIXED_PARTS, ...analyses].sort((a, b) => a.position - b.position);
+}
+
 let shownDocument = null, waiting = [];
 
 /** Draw something that needs to know its width: once it stands in the page, and again when the width changes. */
@@ -38,7 +46,7 @@ const coded = (text) => text.split("`").map((part, i) => (i % 2 ? el("code", {},
 /** Draw one part again, or all of them; the focus and what was open stay. */
 function redraw(id) {
   const focus = document.activeElement?.dataset?.key;
-  for (const part of PARTS) if (!id || part.id === id) drawPart(part, shownDocument);
+  for (const part of parts) if (!id || part.id === id) drawPart(part, shownDocument);
   const again = focus && [...document.querySelectorAll("[data-key]")].find((node) => node.dataset.key === focus);
   if (again && again !== document.activeElement) again.focus({ preventScroll: true });
 }
@@ -73,18 +81,19 @@ function show(doc) {
   document.getElementById("about").replaceChildren([runs, `fedflat ${doc.fedflat}`, ...(doc.live ? [] : [doc.made])].join(" · "),
     ...(doc.problems.length ? [" · ", el("a", { href: "#missing" }, faults)] : []));
   const focus = document.activeElement?.dataset?.key;
-  for (const part of PARTS) if (!before || JSON.stringify(part.of(before)) !== JSON.stringify(part.of(doc))) drawPart(part, doc);
+  for (const part of parts) if (!before || JSON.stringify(part.of(before)) !== JSON.stringify(part.of(doc))) drawPart(part, doc);
   const again = focus && [...document.querySelectorAll("[data-key]")].find((node) => node.dataset.key === focus);
   if (again && again !== document.activeElement) again.focus({ preventScroll: true });
 }
 
 function build(doc) {
+  parts = partsOf(doc);
   const theme = el("button", { type: "button", id: "theme", click: () => setTheme(dark() ? "light" : "dark") });
   document.body.prepend(
     el("a", { class: "skip", href: "#results" }, "Skip to the results"),
     el("header", {}, el("div", { class: "bar" }, el("p", { class: "brand" }, "fedflat"), el("p", { id: "news", role: "status" }), theme), el("h1", {}), el("p", { id: "lead" }), el("p", { id: "about" })),
-    el("nav", { "aria-label": "Parts of the report" }, el("ul", {}, PARTS.map((part) => el("li", { id: `to-${part.id}` }, el("a", { href: `#${part.id}` }, part.short || part.title))))),
-    el("main", {}, PARTS.map((part) => el("section", { id: part.id, "aria-labelledby": `head-${part.id}` }, el("h2", { id: `head-${part.id}` }, part.title)))),
+    el("nav", { "aria-label": "Parts of the report" }, el("ul", {}, parts.map((part) => el("li", { id: `to-${part.id}` }, el("a", { href: `#${part.id}` }, part.short || part.title))))),
+    el("main", {}, parts.map((part) => el("section", { id: part.id, "aria-labelledby": `head-${part.id}` }, el("h2", { id: `head-${part.id}` }, part.title)))),
     el("footer", {}, el("p", {}, "Made by fedflat. This page holds its data and asks no network for anything.")));
   if (doc.live) document.querySelector("footer p").textContent = "Made by fedflat. This page asks only the program that shows it for news.";
   setTheme(state.theme);

@@ -83,3 +83,5 @@ function styleMap(item, label) {
   });
   return box;
 }
+
+Object.assign(DRAWINGS, { pictures: drawPictures, confusion: drawConfusion, styles: drawStyles });

@@ -18,3 +18,5 @@ function drawRecovery(section, doc) {
       items.map((item) => figure(item, `Recovered by client ${item.client} in ${whole(item.visits)} visits.`,
         sheet(item.recovered, `Images recovered by client ${item.client} from ${item.label}, at a Fréchet distance of ${number(item.distance)}`)))));
 }
+
+Object.assign(DRAWINGS, { recovery: drawRecovery });

@@ -234,18 +234,19 @@ function drawHeatMaps(section, doc, key) {
     })));
 }
 
-const said = (name) => name.replaceAll("_", " ");
+/** A name in code as words. */
+const plainName = (name) => name.replaceAll("_", " ");
 /** A text with the section it is about, where there are several. */
 const inSection = (doc, { section }, text) => (doc.boards.length > 1 ? `${section}, ${text}` : text);
 
 function drawMade(section, doc) {
   const one = doc.runs[0], shared = Object.entries(one.settings).filter(([name]) => doc.shared.includes(name));
-  section.append(el("h3", {}, doc.runs.length > 1 ? "The same in all runs" : "Settings"), facts(shared.map(([name, value]) => [said(name), value])));
+  section.append(el("h3", {}, doc.runs.length > 1 ? "The same in all runs" : "Settings"), facts(shared.map(([name, value]) => [plainName(name), value])));
   doc.methods.forEach((method, place) => {
     const runs = method.runs.map((i) => doc.runs[i]), own = Object.entries(runs[0].settings).filter(([name]) => !doc.shared.includes(name));
     section.append(el("details", { class: "made", "data-key": `made ${place}`, open: doc.methods.length === 1 },
       el("summary", {}, sign(place), " ", el("code", {}, method.name), doc.boards.length > 1 ? el("span", { class: "note" }, " on ", el("code", {}, doc.boards[method.board].title)) : ""),
-      facts([["stack", method.stack || "not readable by this version"], ...own.map(([name, value]) => [said(name), value])], "stack"),
+      facts([["stack", method.stack || "not readable by this version"], ...own.map(([name, value]) => [plainName(name), value])], "stack"),
       runs.map(drawRun)));
   });
 }
