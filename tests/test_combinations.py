@@ -30,6 +30,8 @@ def combined(base: str, *names: str) -> str:
 def refused(base: str, probe: str, momentum: str) -> str | None:
     """The addition that must be refused: a second probe, or a second momentum of the server."""
     alone = said(BASES[base])
+    if probe == "fsa" and base == "FedSpeed":  # FSA's radii take the place of FedSpeed's
+        return None
     if probe and any(piece.stage is Stage.PROBE for piece in alone.client):
         return probe
     return momentum if base == "FedAvgM" and momentum else None
@@ -116,7 +118,8 @@ def test_two_bases_stand_together_or_say_why_not(base: str) -> None:
             assert short(why)
             continue
         alone = said(BASES[base]), said(BASES[other])
-        assert keys(said(text)) == keys(alone[0]) | keys(alone[1])
+        joined = {"blend"} if {base, other} == {"FedSpeed", "FedFSA"} else set()
+        assert keys(said(text)) == (keys(alone[0]) | keys(alone[1])) - joined
         assert said(text).cost.up >= max(method.cost.up for method in alone)
 
 
@@ -129,6 +132,7 @@ PAPERS = {
     "FedDC + MAN, all clients": "feddc(alpha=0.1) + man(zeta=0.15) + all_clients() + clip(10)",
     "FedSpeed + MAN": "fedspeed(rho=0.1, lam=100) + man(zeta=0.15)",
     "FedSpeed as released + MAN": "fedspeed(rho=0.1, lam=100, server='feddyn') + man(zeta=0.15)",
+    "FedSpeed + FSA": "fedspeed(lam=100) + fsa(rho=0.05, rho_larger=0.1)",
     "FedSAM + MAN": "fedsam(rho=0.05) + man(zeta=0.15)",
     "FedASAM + MAN": "fedasam(rho=0.5) + man(zeta=0.15)",
     "FedSMOO, radius warmed up": "fedsmoo(rho=warmup(0.001, 0.1, 2), beta=10)",

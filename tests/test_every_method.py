@@ -87,7 +87,7 @@ ROWS = {
     "last_sam": "last_sam(rho=0.05)",
     "layerwise_sam": "layerwise_sam(rho=0.05)",
     "man": "man(zeta=0.2)",
-    "mcd": "mcd(weight=0.5)",
+    "mcd": "mcd(weight=0.5, form='reversed')",
     "median": "median()",
     "mime": "mime(b=0.5)",
     "mimelite": "mimelite(b=0.5, dampening=0.5)",

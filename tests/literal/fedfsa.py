@@ -15,6 +15,7 @@ Xing et al., Flexible Sharpness-Aware Personalized Federated Learning, AAAI 2025
 Score of a layer, between x = w^t and y = w_k there:
  6      "minmax_mse"  mean (mm(y) - mm(x))^2,   mm(x) = (x - min x) / (max x - min x)
         "mse"         mean (y - x)^2
+ 7      "local"       mean over the steps of the last epoch of |sum_j g_k(w + eps)_j eps_j|, j in the layer
 A tensor that is constant, before or after, has minmax score 0.
 
 Selection: "fsa" the C largest, "reverse" the C smallest that are not zero, "random" C drawn anew
@@ -66,15 +67,23 @@ def run(
                 for j in layers[layer]:
                     radius[j] = rho_larger
             w, m = w_server, np.zeros(problem.dim)
-            for batch in plan.orders[t][k]:
+            batches, effects = plan.orders[t][k], []
+            epochs = sum(len(batch) for batch in batches) // problem.sizes[k]
+            for step, batch in enumerate(batches):
                 g = problem.gradient(k, w, batch)
                 eps = radius * g / (np.linalg.norm(g) + 1e-12)  # 1
-                u = a * problem.gradient(k, w + eps, batch) + (1 - a) * D  # 2
+                perturbed = problem.gradient(k, w + eps, batch)
+                if step >= len(batches) - len(batches) // epochs:  # 7
+                    effects.append([abs(np.sum((perturbed * eps)[list(one)])) for one in layers])
+                u = a * perturbed + (1 - a) * D  # 2
                 w, m = local_step(w, m, u, plan.lr[t], plan)
             local[k] = w
-            values = [
-                _score(score, w_server[list(layers[i])], w[list(layers[i])]) for i in eligible
-            ]
+            if score == "local":
+                values = [float(np.mean([effect[i] for effect in effects])) for i in eligible]
+            else:
+                values = [
+                    _score(score, w_server[list(layers[i])], w[list(layers[i])]) for i in eligible
+                ]
             scores[k] = values
             if selection == "fsa":  # 3
                 order = sorted(range(len(eligible)), key=lambda i, v=values: (-v[i], i))

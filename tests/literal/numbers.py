@@ -362,6 +362,16 @@ CASES = {
             ("top", 0): [[0], [1]],
         },
     ),
+    "fedfsa/local": Case(
+        twin="fedfsa",
+        settings={"rho_default": 0.1, "rho_larger": 0.9, "C": 1, "a": 0.1, "score": "local"},
+        server=[(2.92836562, 1.92723477), (2.78229347, 1.76930375)],
+        state={
+            ("scores", 0, 0): (0.32482391, 0.18304091),
+            ("scores", 0, 1): (0.18578184, 0.32734985),
+            ("top", 0): [[0], [1]],
+        },
+    ),
     "fedfsa/reverse": Case(
         twin="fedfsa",
         settings={

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedflat as ff
+from client.stages import visiting
 from fedflat.client.learner import Learner
 from fedflat.data.batch import Batch
 from fedflat.data.sets.in_memory import clients_of
@@ -22,6 +24,7 @@ from fedflat.experiments.train import train
 from fedflat.methods.mcd import Discrepancy
 from fedflat.registry.specs import parse
 from fedflat.tasks.twofold import Twofold
+from literal import mcd as literal
 
 GAME = "street(style='game', clients=2, examples=3, tests=2, width=32, height=16, unseen_towns=0, unseen_weather='')"
 REAL = (
@@ -42,7 +45,7 @@ def test_classifiers_climb_and_features_descend() -> None:
     x = torch.randn(4, 3, 2, 2, dtype=torch.float64)
     y = torch.cat([torch.randint(3, (2, 2, 2)), torch.full((2, 2, 2), 255)])
     learner = Learner(net, (3, 2, 2), 6, seed=0, task=Twofold(), dtype="float64")
-    term: Any = Discrepancy(weight=0.7)
+    term: Any = Discrepancy(weight=0.7, form="reversed")
     visit = type("V", (), {"round": 0})()
     loss, _ = learner.objective(net, net, Batch(x, y), [(term, visit)])
     found = torch.autograd.grad(loss, list(net.parameters()))
@@ -57,6 +60,82 @@ def test_classifiers_climb_and_features_descend() -> None:
         torch.testing.assert_close(got, plain + sign * 0.7 * towards)
 
 
+STARTS = {
+    "G": np.array([[0.5, -0.2], [0.1, 0.4]]),
+    "F_1": np.array([[0.3, 0.1], [-0.2, 0.2]]),
+    "F_2": np.array([[0.1, -0.3], [0.2, 0.4]]),
+}
+
+
+def steps_of(piece: Discrepancy, batches: list[Batch], lr: float) -> tuple[Tensor, list[Tensor]]:
+    """The parameters of the small network after these batches, and the change by each."""
+    net = nn.Sequential(nn.Conv2d(2, 2, 1, bias=False), nn.Conv2d(2, 4, 1, bias=False)).double()
+    with torch.no_grad():
+        net[0].weight.copy_(torch.from_numpy(STARTS["G"])[..., None, None])
+        both = torch.from_numpy(np.concatenate([STARTS["F_1"], STARTS["F_2"]]))
+        net[1].weight.copy_(both[..., None, None])
+    learner = Learner(net, (2, 1, 1), 4, seed=0, task=Twofold(), dtype="float64")
+    w, changes = learner.initial().params, []
+    v = visiting(piece, w, learner.flat.layout, lr=lr)
+    for batch in batches:
+        oracle = learner.oracle(batch, [(piece, v)])
+        change = lr * piece.gradient(v, oracle, w)
+        w = w - change
+        changes.append(change)
+    return w, changes
+
+
+def one_of_each(source: list[float], label: int, target: list[float]) -> Batch:
+    images = torch.tensor([source, target], dtype=torch.float64)[..., None, None]
+    return Batch(images, torch.tensor([label, 255]).view(2, 1, 1))
+
+
+def test_the_three_steps_of_one_batch() -> None:
+    """Numbers that were computed by hand for this network."""
+    w, _ = steps_of(Discrepancy(), [one_of_each([1.0, 2.0], 0, [2.0, -1.0])], lr=0.1)
+    expected = literal.run(**STARTS, batches=[((1.0, 2.0), 0, (2.0, -1.0))], lr=0.1, repeats=4)
+    features = [[0.38801522, -0.09662661], [-0.05793456, 0.35163546]]
+    np.testing.assert_allclose(w[:4].view(2, 2), features, atol=1e-8)
+    classifier = [[0.34172249, 0.17209304], [-0.24172249, 0.12790696]]
+    np.testing.assert_allclose(w[4:8].view(2, 2), classifier, atol=1e-8)
+    np.testing.assert_allclose(w[:4].view(2, 2), expected.G[-1], atol=1e-12)
+    source_losses = (1.77684368, 1.55580958, 1.50422429, 1.50422429)
+    np.testing.assert_allclose(expected.losses[0], source_losses, atol=1e-8)
+    apart = (0.14521872, 0.14578968, 0.17859316, 0.08890054)
+    np.testing.assert_allclose(expected.apart[0], apart, atol=1e-8)
+
+
+def test_steps_with_momentum_and_decay_are_those_of_two_optimizers() -> None:
+    """Against the twin, over several batches: the other optimizer's buffer stands still."""
+    rng = np.random.default_rng(0)
+    batches = [
+        (rng.normal(size=2).tolist(), int(rng.integers(2)), rng.normal(size=2).tolist())
+        for _ in range(5)
+    ]
+    settings = {"repeats": 3, "momentum": 0.9, "weight_decay": 0.01}
+    w, _ = steps_of(
+        Discrepancy(weight=0.7, **settings), [one_of_each(*batch) for batch in batches], lr=0.2
+    )
+    twin = literal.run(**STARTS, batches=batches, lr=0.2, weight=0.7, **settings)
+    found = w.view(6, 2).numpy()
+    np.testing.assert_allclose(found[:2], twin.G[-1], rtol=1e-10)
+    np.testing.assert_allclose(found[2:4], twin.F_1[-1], rtol=1e-10)
+    np.testing.assert_allclose(found[4:], twin.F_2[-1], rtol=1e-10)
+
+
+def test_steps_refuse_what_would_change_them() -> None:
+    on = f"with_source({REAL}, {GAME})"
+    for method, more, error in (
+        ("mcd()", {"momentum": 0.9}, r"momentum and weight decay of their own. Use mcd\(mom"),
+        ("mcd()", {"weight_decay": 0.1}, "momentum and weight decay of their own"),
+        ("mcd() + sam()", {}, "cannot be combined with sam"),
+    ):
+        with pytest.raises(SettingError, match=error):
+            prepare(experiment(method, on, **more))
+    with pytest.raises(SettingError, match="form='reversed' is one step"):
+        parse("mcd(form='reversed', momentum=0.9)", "method")
+
+
 def experiment(method: str, on: Any, **more: Any) -> Experiment:
     settings: dict[str, Any] = {
         "task": "twofold()",
@@ -67,7 +146,13 @@ def experiment(method: str, on: Any, **more: Any) -> Experiment:
 
 
 @pytest.mark.parametrize(
-    "method", ["mcd(weight=0.5)", "centralised() + mcd()", "mcd() + sam(rho=0.01)"]
+    "method",
+    [
+        "mcd(weight=0.5)",
+        "centralised() + mcd(momentum=0.9)",
+        "mcd() + fedprox(mu=0.1)",
+        "mcd(form='reversed') + sam(rho=0.01)",
+    ],
 )
 def test_it_runs_with_labels_of_the_source_alone(method: str) -> None:
     exp = experiment(method, f"with_source({REAL}, {GAME})")

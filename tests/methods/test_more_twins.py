@@ -317,7 +317,7 @@ def chosen(run_folder: Recorder, t: int, k: int) -> list[int]:
     return [CUT["eligible"][place] for place in run_folder.learnt[t][k]["fsa"]["chosen"].tolist()]
 
 
-@pytest.mark.parametrize("score", ["mse", "minmax_mse"])
+@pytest.mark.parametrize("score", ["mse", "minmax_mse", "local"])
 @pytest.mark.parametrize("selection", ["fsa", "reverse"])
 @pytest.mark.parametrize("top", [1, 2])
 def test_fedfsa(layered: Some, score: str, selection: str, top: int) -> None:

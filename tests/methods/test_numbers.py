@@ -70,6 +70,7 @@ SAID = {
     "fedsmoo/full": "fedsmoo(rho=0.5, beta=10)",
     "fedsmoo/part": "fedsmoo(rho=0.5, beta=10)",
     "fedfsa/full": "fedfsa(rho=0.1, rho_larger=0.9, top=1, a=0.1, score='mse') + all_clients()",
+    "fedfsa/local": "fedfsa(rho=0.1, rho_larger=0.9, top=1, a=0.1, score='local')",
     "fedfsa/reverse": "fedfsa(rho=0.1, rho_larger=0.9, top=1, a=0.1, score='mse', selection='reverse')",
 }
 """How each case is said in our language."""
@@ -236,6 +237,42 @@ def test_the_scores_and_choices_of_fedfsa() -> None:
     run_folder, _ = run("fedfsa/reverse", said(SAID["fedfsa/reverse"]))
     chosen = [run_folder.learnt[0][client]["fsa"]["chosen"].tolist() for client in (0, 1)]
     assert chosen == numbers.CASES["fedfsa/reverse"].state["top", 0]
+
+
+def test_fsa_on_feddyn_and_on_fedspeed() -> None:
+    """The released code of FedFSA has FedDyn's rule for FedSpeed, so both texts are one method."""
+    problem, plan = toy_q("full", rounds=2)
+    layers = {"first": 1, "second": 1}
+    ascent = "fsa(rho=0.1, rho_larger=0.9, top=1, score='mse')"
+    for text in (
+        f"feddyn(alpha=0.1) + {ascent}",
+        f"fedspeed(rho=0.5, lam=10, server='feddyn') + {ascent}",
+        f"{ascent} + fedspeed(lam=10, server='feddyn')",
+    ):
+        run_folder = replay(said(text), problem, plan, layers=layers)
+        close(run_folder.server, [(1.67613966, 0.74051405), (0.28695267, 0.02603392)])
+        tops = [
+            [run_folder.learnt[t][client]["fsa"]["chosen"].tolist() for client in (0, 1)]
+            for t in (0, 1)
+        ]
+        assert tops == [[[0], [1]], [[0], [0]]]
+
+
+def test_fedspeed_with_equal_radii_of_fsa_is_fedspeed() -> None:
+    problem, plan = toy_q("part", rounds=3)
+    layers = {"first": 1, "second": 1}
+    plain = replay(said("fedspeed(rho=0.5, a=0.7, lam=10)"), problem, plan, layers=layers)
+    joined = "fedspeed(rho=3.0, a=0.7, lam=10) + fsa(rho=0.5, rho_larger=0.5, top=1)"
+    np.testing.assert_allclose(
+        np.stack(
+            [np.asarray(w) for w in replay(said(joined), problem, plan, layers=layers).server]
+        ),
+        np.stack([np.asarray(w) for w in plain.server]),
+        rtol=1e-13,
+    )
+    stack = said("fedspeed(lam=10) + fsa(top=1)").stack()
+    assert stack.startswith("client: fsa")
+    assert "a=0.95" in stack
 
 
 def follow(text: str, models: list[torch.Tensor]) -> list[Any]:

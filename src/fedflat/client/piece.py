@@ -215,6 +215,13 @@ class Piece(TextSpec):
         """
         return {}
 
+    def joined(self, other: Piece) -> Piece | None:
+        """Return one piece that does the work of this one and ``other``, or None if none can.
+
+        It is called for two pieces that both choose the point of the gradient.
+        """
+        return None
+
     def check(self, site: ModelInfo) -> None:
         """Raise `SettingError` if the piece cannot be used with this model or task."""
 

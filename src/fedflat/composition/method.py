@@ -203,7 +203,7 @@ def _join(a: Method, b: Method, text: str, *, chained: bool, blend: bool = True)
     if a.virtual and b.virtual:
         raise SettingError(f"{a} and {b} both make clients virtual. Leave one of them out.")
     return Method(
-        client=a.client + b.client,
+        client=a.client + b.client if chained else _joined_probes(a.client + b.client),
         server=a.server + b.server,
         averages=a.averages + b.averages,
         evaluations=a.evaluations + b.evaluations,
@@ -215,6 +215,18 @@ def _join(a: Method, b: Method, text: str, *, chained: bool, blend: bool = True)
         chained=chained,
         text=text,
     )
+
+
+def _joined_probes(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """The pieces, with two that choose the point of the gradient joined if they can be."""
+    probes = [piece for piece in pieces if piece.stage is Stage.PROBE]
+    if len(probes) != 2:
+        return pieces
+    one, other = probes
+    joined = one.joined(other) or other.joined(one)
+    if joined is None:
+        return pieces
+    return (joined, *(piece for piece in pieces if piece is not one and piece is not other))
 
 
 def _refuse_same_keys(

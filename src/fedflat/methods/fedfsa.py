@@ -11,7 +11,9 @@ Xing et al., Flexible Sharpness-Aware Personalized Federated Learning, AAAI 2025
 A layer is one weight of a convolution or a linear layer: no bias, no normalisation, no 1x1
 shortcut. The paper's score is the squared change of a weight, but it does not say how that becomes
 one number. Its code uses the mean squared difference of the min-max scaled tensors
-(``score="minmax_mse"``); ``"mse"`` is without scaling. ``selection``: "fsa" the largest scores,
+(``score="minmax_mse"``); ``"mse"`` is without scaling. ``"local"`` is Eq. 8, which the paper
+discards: ``|grad_l L(w + eps) . eps_l|``, here the mean over the steps of the last local epoch.
+``selection``: "fsa" the largest scores,
 "reverse" the smallest that are not 0, "random" any. The paper's Algorithm 1 adds the momentum
 uphill; its code does not, and neither do we.
 """
@@ -70,7 +72,7 @@ class Fsa(Piece):
         scalar("fsa", "rho", self.rho)
         scalar("fsa", "rho_larger", self.rho_larger)
         number("fsa", "top", self.top, low=1, whole=True)
-        choice("fsa", "score", self.score, ["minmax_mse", "mse"])
+        choice("fsa", "score", self.score, ["minmax_mse", "mse", "local"])
         choice("fsa", "selection", self.selection, ["fsa", "random", "reverse"])
 
     @property
@@ -104,12 +106,25 @@ class Fsa(Piece):
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """Return the gradient at ``w + rho_j g_j / ||g||``."""
-        return grad(torch.addcmul(w, v.scratch["radii"], unit(grad(w))))
+        return self.perturbed(v, grad, w, grad(w))
+
+    def perturbed(self, v: ClientContext, grad: GradFn, w: Tensor, g: Tensor) -> Tensor:
+        """Return the gradient at the perturbed point, given the gradient ``g`` at ``w``."""
+        eps = v.scratch["radii"] * unit(g)
+        found = grad(w + eps)
+        if self.score == "local" and v.steps >= v.planned_steps - _steps_of_an_epoch(v):
+            effect = found * eps
+            scores = [effect[..., p].sum(dim=-1).abs() for p in _slices(v.layout)]
+            v.scratch.setdefault("local", []).append(torch.stack(scores, dim=-1))
+        return found
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
         """Choose the layers for the next time."""
-        slices = [v.layout.slices[name] for name in eligible(v.layout)]
-        scores = torch.stack([self._score(v.start[..., p], v.end[..., p]) for p in slices], dim=-1)
+        if self.score == "local":
+            scores = torch.stack(v.scratch["local"]).mean(dim=0)
+        else:
+            changes = [self._score(v.start[..., p], v.end[..., p]) for p in _slices(v.layout)]
+            scores = torch.stack(changes, dim=-1)
         v.state["chosen"] = self._choose(scores, v)
         return w
 
@@ -130,6 +145,15 @@ class Fsa(Piece):
         else:
             order = scores.argsort(descending=True, stable=True)
         return order[..., : self.top].sort().values
+
+
+def _slices(layout: Layout) -> list[slice]:
+    return [layout.slices[name] for name in eligible(layout)]
+
+
+def _steps_of_an_epoch(v: ClientContext) -> int:
+    """The number of steps of the last local epoch; all steps if there is no whole epoch."""
+    return max(round(v.planned_steps / max(v.epochs, 1)), 1)
 
 
 def _minmax(x: Tensor) -> Tensor:

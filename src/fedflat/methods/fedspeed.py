@@ -11,6 +11,10 @@ Accuracy, ICLR 2023.
 The paper writes the ascent as ``rho g1`` and tunes ``rho`` by the norm of ``g1``; its code
 normalises, and so do we. The released code has no correction at the client but FedDyn's server rule
 and ``a = 1``: that is ``server="feddyn"``.
+
+``fedspeed(...) + fsa(...)`` is FedSpeed with FedFSA's radii in place of its own: ``g2`` is taken at
+``w + eps`` of FedFSA, and the mixing stays. With ``server="feddyn"`` that is FedDyn with FedFSA's
+steps, as in FedFSA's code.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
 from fedflat.errors import SettingError, choice, number
 from fedflat.methods.feddyn import Dual, ServerDual
+from fedflat.methods.fedfsa import Fsa
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,6 +58,26 @@ class Blend(Piece):
         g1 = grad(w)
         g2 = grad(torch.add(w, unit(g1), alpha=at(self.rho, v.round)))
         return torch.lerp(g1, g2, at(self.a, v.round))
+
+    def joined(self, other: Piece) -> Piece | None:
+        """Mix the plain gradient with that of FedFSA."""
+        if type(other) is not Fsa:
+            return None
+        return FsaBlend(
+            other.rho, other.rho_larger, other.top, other.score, other.selection, self.a
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class FsaBlend(Fsa):
+    """A mixture of the plain gradient and that of FedFSA."""
+
+    a: Scalar = 1.0
+
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
+        """Return ``(1-a) g1 + a g2`` with ``g2`` at FedFSA's perturbed point."""
+        g1 = grad(w)
+        return torch.lerp(g1, self.perturbed(v, grad, w, g1), at(self.a, v.round))
 
 
 @dataclass(frozen=True, repr=False)

@@ -139,7 +139,8 @@ def _preset(world: World, row: str, cell: PublishedCell | None) -> Preset:
     settings = world.settings | {
         "lr": f"poly({world.rate}, {world.epochs}, 0.9)" if pooled else world.lr
     }
-    settings |= {"task": f"twofold({settings['task']})"} if apart else {}
+    if apart:  # its steps have the momentum
+        settings = {**settings, "task": f"twofold({settings['task']})", "momentum": 0.0}
     return Preset(
         name=f"ladd/{world.name}-{row}",
         method=_method(world, row),
@@ -167,9 +168,9 @@ def _method(world: World, row: str) -> str:
         case "self-training":
             return f"self_training({taught})"
         case "central-mcd":
-            return "centralised() + mcd()"
+            return "centralised() + mcd(momentum=0.9)"
         case "fed-mcd":
-            return "mcd()"
+            return "mcd(momentum=0.9)"
     return "centralised()" if row.startswith("central") else "fedavg()"
 
 
@@ -192,7 +193,7 @@ def _start(world: World, row: str) -> str:
 
 def _note(row: str) -> str:
     if row.endswith("mcd"):
-        return "In one step, with the gradient turned round; its weight is not printed, 1 here."
+        return "In three alternating steps; their weight, rate and number are not printed, 1 and 4 here."
     return (
         "From the same start as LADD; distillation and teacher as LADD's."
         if row == "self-training"
