@@ -25,6 +25,7 @@ from fedflat.experiments.prepare import PreparedRun, prepare
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
+from fedflat.methods.fedcg import Branches
 from fedflat.methods.fedcr import CommonRepresentation
 from fedflat.models.simple import mlp
 from fedflat.models.stochastic import stochastic
@@ -60,6 +61,7 @@ BASES = {
     "FedBN": "fedbn()",
     "SiLoBN": "silobn()",
     "FedCR": "fedcr(beta=0.001)",
+    "FedCG": "fedcg(domains=2, weight=0.5)",
 }
 """The methods of the papers, by their names there."""
 
@@ -167,7 +169,11 @@ def declared(run: PreparedRun, new: int = 0) -> tuple[int, int]:
     )
     more = exchanges * (len(model.buffers) - run.private_size) + small
     first = 4 * new * cost.local_trainings * run.private_size
-    return 4 * COHORT * (cost.down * dim + more) + first, 4 * COHORT * (cost.up * dim + more)
+    teacher = exchanges * sum(
+        5 * 3 + 4 * 3 + 4 * piece.domains for piece in method.client if isinstance(piece, Branches)
+    )
+    down = 4 * COHORT * (cost.down * dim + more + teacher) + first
+    return down, 4 * COHORT * (cost.up * dim + more)
 
 
 def trains(method: Method) -> bool:

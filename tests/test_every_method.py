@@ -35,6 +35,7 @@ from fedflat.experiments.run_folder.record import read_rows
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
+from fedflat.methods.fedcg import Branches
 from fedflat.methods.fedcr import CommonRepresentation
 from fedflat.methods.mcd import Discrepancy
 from fedflat.methods.scaffold import Scaffold
@@ -67,6 +68,7 @@ ROWS = {
     "fedavg_ft": "fedavg_ft()",
     "fedavgm": "fedavgm(beta=0.9)",
     "fedbn": "fedbn()",
+    "fedcg": "fedcg(domains=3, every=2, weight=0.5)",
     "fedcm": "fedcm(a=0.3)",
     "fedcr": "fedcr(beta=0.01, mix=0.3)",
     "feddc": "feddc(alpha=0.1)",
@@ -114,6 +116,10 @@ ROWS = {
 TOGETHER = [
     "feddyn(alpha=0.1) + sam(rho=0.05)",
     "feddyn(alpha=0.1) + all_clients()",
+    "fedcg(domains=2, every=1, layers='all') + sam(rho=0.05) + wima(window=2)",
+    "fedcg(domains=2) + scaffold()",
+    "fedcg(domains=2) + mime(b=0.5)",
+    "fedcg(domains=2) + fedadam(lr=0.05) + prox(mu=0.1)",
     "feddyn(alpha=0.1, by_size=True) + all_clients()",
     "adabest(beta=0.5, mu=0.1, mu_mode='per_sample') + active_clients()",
     "fedspeed(rho=0.1, lam=10.0) + all_clients()",
@@ -364,7 +370,8 @@ def _nothing_private(exp: Experiment, request: Request, reply: Reply, memory: Cl
     assert {key: len(named) for key, named in reply.extras.items()} == sent | small
     for extras in (reply.extras, request.broadcast.extras):
         for key, named in extras.items():
-            shape = {"fedcr": (3, FEATURES), "adabest": ()}.get(key, (dim,))
+            small_shapes = {"fedcr": (3, FEATURES), "adabest": (), "fedcg": (_teacher(method),)}
+            shape = small_shapes.get(key, (dim,))
             assert all(
                 t.shape == shape for name, t in named.items() if not name.endswith("_buffers")
             )
@@ -380,6 +387,11 @@ def _nothing_private(exp: Experiment, request: Request, reply: Reply, memory: Cl
                 assert part.data_ptr() != remembered.data_ptr() or not len(part)
                 # What AdaBest keeps of a first visit is the walk itself.
                 assert not torch.equal(part, remembered) or not len(part) or key == "adabest"
+
+
+def _teacher(method: Method) -> int:
+    """Numbers in FedCG's teacher, which is sent beside the model: mlp([5]), an output a domain."""
+    return sum(65 * 5 + 6 * piece.domains for piece in method.client if isinstance(piece, Branches))
 
 
 def _exchanges(method: Method) -> int:
@@ -398,6 +410,7 @@ def _declared_cost(prepared: PreparedRun, run_folder: Costs, ears: Listening) ->
     numbers[0] += (
         4 if any(piece.needs_cohort_order for piece in exp.method.client) else 0
     )  # two numbers in double precision
+    numbers[0] += exchanges * _teacher(exp.method)
     declared = tuple(4 * clients * (n + whole) if cost.down else 0 for n in numbers)
     visits = [
         request

@@ -123,6 +123,7 @@ from fedflat.methods.fedacg import fedacg as fedacg
 from fedflat.methods.fedala import fedala as fedala
 from fedflat.methods.fedbuff import fedasync as fedasync
 from fedflat.methods.fedbuff import fedbuff as fedbuff
+from fedflat.methods.fedcg import fedcg as fedcg
 from fedflat.methods.fedcm import fedcm as fedcm
 from fedflat.methods.fedcr import fedcr as fedcr
 from fedflat.methods.feddyn import feddyn as feddyn

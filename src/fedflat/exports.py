@@ -54,6 +54,7 @@ SAYABLE = {
     "fedavgm": "fedflat.methods.recipes",
     "fedbn": "fedflat.methods.pieces",
     "fedbuff": "fedflat.methods.fedbuff",
+    "fedcg": "fedflat.methods.fedcg",
     "fedcm": "fedflat.methods.fedcm",
     "fedcr": "fedflat.methods.fedcr",
     "fedcyclic": "fedflat.methods.fedseq",

@@ -21,6 +21,7 @@ from fedflat.client.training import ClientJob, Request, local_train, open_contex
 from fedflat.data.federation import Federation
 from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source
 from fedflat.experiments.train import train
+from fedflat.methods.fedcg import Branches
 from test_every_method import EVERY, experiment, said
 
 WAITS = {"fedala(": "it blends until its loss settles, once before the walk"}
@@ -44,7 +45,13 @@ class Shadowing:
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
         here = job.learner
         there = Learner(
-            here.model, here.shape, here.outputs, seed=here.seed, task=here.task, device="meta"
+            here.model,
+            here.shape,
+            here.outputs,
+            seed=here.seed,
+            task=here.task,
+            device="meta",
+            pieces=job.pieces,
         )
         self.job, self.fed, self.there = job, fed, replace(job, learner=there)
         yield self
@@ -69,6 +76,8 @@ class Shadowing:
         )
         local, job = self.there.local, self.there
         stack = [(piece, open_context(job, request, data, piece)) for piece in job.pieces]
+        for piece, v in stack:
+            data = piece.data(v, data) if isinstance(piece, Branches) else data
         places = local.batches(job.seed, broadcast.round, request.client, len(data))
         batches = (data.batch(some, job.learner.dtype) for some in places)
         job.learner.flat.module.train()

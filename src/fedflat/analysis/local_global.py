@@ -82,6 +82,7 @@ def client_models(
         states or {},
         send,
         Broadcast(round, model.params, model.buffers, exp.lr(round)),
+        learner=prepared.learner,
     )
     return models
 

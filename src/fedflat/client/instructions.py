@@ -47,9 +47,9 @@ def local_work(pieces: Sequence[Piece], examples: int, samples: int) -> int:
 
     Gradients over all the client's data are included.
     """
-    return samples * prod(piece.oracle_calls for piece in pieces) + examples * sum(
-        piece.full_gradients for piece in pieces
-    )
+    per_sample = prod(piece.oracle_calls for piece in pieces)
+    per_sample += sum(piece.extra_gradients for piece in pieces)
+    return samples * per_sample + examples * sum(piece.full_gradients for piece in pieces)
 
 
 @register("ask", "train")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, is_lazy
 
-from fedflat.client.piece import ClientContext, Term
+from fedflat.client.piece import ClientContext, Piece, Term, module_piece
 from fedflat.core.flat import FlatModule, Model
 from fedflat.core.seeds import derive
 from fedflat.data.batch import Batch, Mixed, Tensors, arguments, each, leading
@@ -46,6 +46,7 @@ class Learner:
     layout: memory format of images: "auto", "contiguous" or "channels-last"
     convolutions: convolution algorithm on CPUs: "auto", "direct" or "quick"
     sample: the inputs of two examples, to try modules on
+    pieces: client pieces; one of them may change the module (`Piece.module`)
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class Learner:
         layout: str = AUTO,
         convolutions: str = AUTO,
         sample: Tensors | None = None,
+        pieces: Sequence[Piece] = (),
     ) -> None:
         self.model, self.shape, self.outputs = model, shape, outputs
+        self.module_piece = module_piece(pieces)
         self.task = task if loss is None else OwnLoss(task, loss)
         self.seed, self.dtype, self.device = seed, DTYPES[dtype], device
         self.mixed, self.layout, self.convolutions = dtype == MIXED, layout, convolutions
@@ -110,12 +113,31 @@ class Learner:
         """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(self.seed, "model"))
-            if isinstance(self.model, ModelSpec):
+            if self.module_piece is None:
+                return self.network()
+            return self.module_piece.module(self.network, arguments(self.sample)[0])
+
+    def network(self, outputs: int | None = None, spec: ModelSpec | None = None) -> nn.Module:
+        """Return a new network, drawn by PyTorch's current random state.
+
+        With ``outputs`` it classifies into as many classes: a network of ``spec``, or the same as
+        that of the task, which must then be a `ModelSpec`.
+        """
+        if outputs is not None and spec is not None:
+            return spec.build(self.shape, outputs)
+        if isinstance(self.model, ModelSpec):
+            if outputs is None:
                 return self.task.build(self.model, self.shape, self.outputs)
-            module = self.model if isinstance(self.model, nn.Module) else self.model()
-            if not isinstance(module, nn.Module):
-                raise SettingError(f"{self.model!r} must make a torch.nn.Module, found {module!r}.")
-            return self._materialised(module)
+            return self.model.build(self.shape, outputs)
+        if outputs is not None:
+            raise SettingError(
+                f"{self.module_piece} needs a second network with {outputs} outputs, and the model "
+                "was given in Python. Name one, such as classifier=mlp([64])."
+            )
+        module = self.model if isinstance(self.model, nn.Module) else self.model()
+        if not isinstance(module, nn.Module):
+            raise SettingError(f"{self.model!r} must make a torch.nn.Module, found {module!r}.")
+        return self._materialised(module)
 
     def _materialised(self, module: nn.Module) -> nn.Module:
         """The module with lazy layers such as `torch.nn.LazyLinear` built for these inputs."""
@@ -195,6 +217,24 @@ class Learner:
         self.sibling.buffers = model.buffers
         return self.sibling.forward(*arguments(inputs))
 
+    def gradient_of(self, loss: Callable[[nn.Module], Tensor], w: Tensor) -> Tensor:
+        """Return the gradient at ``w`` of another loss of the module in training.
+
+        It updates running statistics and leaves PyTorch's random state as it was.
+        """
+        with torch.random.fork_rng(devices=[]):
+            return self.flat.gradient(w, loss, move_buffers=True)[1]
+
+    @torch.no_grad()
+    def value_of(self, function: Callable[[nn.Module], Any], model: Model) -> Any:
+        """Return the value of a function of the module with the parameters of ``model``.
+
+        The module in training does not change.
+        """
+        self.sibling.load(model.params)
+        self.sibling.buffers = model.buffers
+        return function(self.sibling.module.eval())
+
     @property
     def buffers(self) -> Tensor:
         """The running statistics of this process's module."""
@@ -264,6 +304,10 @@ class Learner:
         return Oracle(self, batch, terms)
 
 
+def _image_channels_last(x: Tensor) -> Tensor:
+    return channels_last(x) if x.dim() == 4 else x
+
+
 class Oracle:
     """The gradient of one batch's loss.
 
@@ -274,7 +318,7 @@ class Oracle:
         self, learner: Learner, batch: Batch, terms: Terms, *, still: bool = False
     ) -> None:
         self.batch = (
-            replace(batch, inputs=channels_last(batch.inputs))
+            replace(batch, inputs=each(_image_channels_last, batch.inputs))
             if learner.trains_channels_last
             else batch
         )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,8 @@ from fedflat.core.seeds import request_seed, torch_generator
 from fedflat.core.stage import Stage
 from fedflat.data.batch import Batch, Tensors
 from fedflat.data.examples import ClientData
+from fedflat.errors import SettingError
+from fedflat.models.spec import ModelSpec
 from fedflat.registry.specs import TextSpec
 from fedflat.tasks.classification import Classification
 from fedflat.tasks.task import Count, Task
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
 
 ClientState = dict[str, dict[str, Tensor]]
 """What one client stores between its requests: piece key -> name -> tensor."""
+
+
+def _no_module(*given: Any) -> NoReturn:
+    raise AssertionError("a stack of clients has no module of one client")
 
 
 class BatchOracle(Protocol):
@@ -116,6 +122,12 @@ class ClientContext:
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     """Tensors from `Piece.shared_with_clients`, the same for every client; without rows in a stack.
     """
+    gradient_of: Callable[[Callable[[nn.Module], Tensor], Tensor], Tensor] = _no_module
+    """The gradient of another loss of the module in training, given the loss and the point. It
+    updates running statistics."""
+    value_of: Callable[[Callable[[nn.Module], Any], Model], Any] = _no_module
+    """The value of a function of the module with the parameters of any model, in evaluation mode
+    and without a gradient."""
 
     @cached_property
     def rng(self) -> torch.Generator:
@@ -180,6 +192,8 @@ class Piece(TextSpec):
     """True if the vectors it sends also cover parameters that are private to the client."""
     full_gradients: ClassVar[int] = 0
     """Number of gradients over all the client's data that it computes in one exchange."""
+    extra_gradients: ClassVar[int] = 0
+    """Number of gradients of another loss that it computes in each step."""
     stateful: ClassVar[bool] = False
     """True if each ``gradient`` call changes its state, so that it must be called only once per
     step."""
@@ -197,6 +211,18 @@ class Piece(TextSpec):
 
     seen_domains_only: ClassVar[bool] = False
     """True if its models can be evaluated only on domains that some client has."""
+
+    @property
+    def known_domains(self) -> int:
+        """Number of known domains that the module takes as a second input; 0 if it takes none."""
+        return 0
+
+    def module(self, build: BuildNetwork, sample: Tensor) -> nn.Module:
+        """Return the module to train, made from networks that ``build`` makes.
+
+        ``sample`` has the inputs of two examples.
+        """
+        return build()
 
     @property
     def oracle_calls(self) -> int:
@@ -276,6 +302,27 @@ class Piece(TextSpec):
     def private_size(self, layout: Layout) -> int:
         """Return how many of the model's parameters are never sent in either direction."""
         return 0
+
+
+class BuildNetwork(Protocol):
+    """Makes a new network of the run's model, by PyTorch's current random state."""
+
+    def __call__(self, outputs: int | None = None, spec: ModelSpec | None = None) -> nn.Module:
+        """The network for the run's task, or one that classifies inputs into ``outputs``.
+
+        A classifier may be of another model, ``spec``.
+        """
+        ...
+
+
+def module_piece(pieces: Sequence[Piece]) -> Piece | None:
+    """Return the piece that overrides `Piece.module`, or None. There may be only one."""
+    found = [piece for piece in pieces if type(piece).module is not Piece.module]
+    if len(found) > 1:
+        raise SettingError(
+            f"{found[0]} and {found[1]} both change the network. Leave one of them out."
+        )
+    return found[0] if found else None
 
 
 def eval_model_piece(pieces: Sequence[Piece]) -> Piece | None:

@@ -335,6 +335,8 @@ def open_context(job: ClientJob, request: Request, data: ClientData, piece: Piec
         preceding=preceding(broadcast, request.client),
         shared=job.shared.get(piece.key, {}),
         repetition=broadcast.repetition,
+        gradient_of=job.learner.gradient_of,
+        value_of=job.learner.value_of,
     )
 
 
@@ -351,6 +353,9 @@ def preceding(broadcast: Broadcast, *clients: int) -> Tensor | None:
 
 
 def _full_gradient(job: ClientJob, request: Request, data: ClientData, w: Tensor) -> Tensor:
+    for piece in job.pieces:
+        if type(piece).data is not Piece.data:
+            data = piece.data(open_context(job, request, data, piece), data)
     terms = [
         (piece, open_context(job, request, data, piece))
         for piece in job.pieces

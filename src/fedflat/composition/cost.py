@@ -97,7 +97,8 @@ def cost(method: Method) -> Cost:
             sum(one.upload_vectors for one in instructions)
             + trainings * sum(piece.upload_vectors for piece in method.client)
         ),
-        gradients=prod(piece.oracle_calls for piece in method.client),
+        gradients=prod(piece.oracle_calls for piece in method.client)
+        + sum(piece.extra_gradients for piece in method.client),
         local_trainings=trainings,
         full_gradients=sum(one.full_gradients for one in instructions)
         + trainings * sum(piece.full_gradients for piece in method.client),

@@ -28,3 +28,5 @@ class Stage(IntEnum):
     """Weight decay: never clipped, never in an ascent step."""
     OPTIMIZER = 7
     """Turns the gradient into a step: momentum, Adam."""
+    AFTER = 8
+    """Follows the server's step: computes what depends on the new model."""

@@ -17,6 +17,7 @@ from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
 from fedflat.core.schedules import Scalar, Schedule, at, check_end
 from fedflat.data.cache import opened
+from fedflat.data.domain_inputs import with_known_domains
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.files.paths import check_data_dir, data_place, remembered
 from fedflat.data.unlabelled import without_labels
@@ -108,8 +109,16 @@ class Experiment(RunSettings):
     def source(self, device: str) -> Callable[[], Federation]:
         """A picklable way to the data, for worker processes too."""
         blind = any(piece.unsupervised for piece in self.method.client)
+        domains = max((piece.known_domains for piece in self.method.client), default=0)
         return partial(
-            open_federation, self.on, self.seed, self.method.pooled, device, data_place(), blind
+            open_federation,
+            self.on,
+            self.seed,
+            self.method.pooled,
+            device,
+            data_place(),
+            blind,
+            domains,
         )
 
     def open_learner(self, fed: Federation, device: str) -> Learner:
@@ -128,6 +137,7 @@ class Experiment(RunSettings):
             layout=self.layout,
             convolutions=self.convolutions,
             sample=sample,
+            pieces=self.method.client,
         )
 
     def cohort_sampler(self) -> ClientSampler:
@@ -267,14 +277,17 @@ def open_federation(
     device: str,
     place: str | None = None,
     blind: bool = False,
+    domains: int = 0,
 ) -> Federation:
     """The federation on its device; one client with everything if ``pooled``. ``place`` is where to
-    look for files; ``blind`` clients hold no targets."""
+    look for files; ``blind`` clients hold no targets. With ``domains``, the number of known
+    domains, inputs have the number of their domain."""
     check_data_dir()
     with remembered(place):
         fed = opened(on, seed)
     fed = fed.pooled() if pooled else fed
     fed = without_labels(fed) if blind else fed
+    fed = with_known_domains(fed, domains) if domains else fed
     return fed if device == "cpu" else fed.to(device)
 
 

@@ -110,6 +110,7 @@ def _learner(exp: Experiment, spec: JobSpec, device: str) -> Learner:
         layout=exp.layout,
         convolutions=exp.convolutions,
         sample=sample[0] if len(sample) == 1 else sample,
+        pieces=exp.method.client,
     )
 
 

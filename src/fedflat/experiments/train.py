@@ -191,6 +191,7 @@ def step_slot(prepared: PreparedRun, run: RunState, slot: str, send: Send) -> St
         broadcast,
         prepared.server_data,
         prepared.descriptions,
+        prepared.learner,
     )
 
 

@@ -50,6 +50,8 @@ class ServerContext:
     """The server's own data, or None. Never None for a piece with `uses_data`."""
     descriptions: Descriptions = field(default_factory=dict)
     """Descriptions of all clients. They include those of the piece's `describers`."""
+    learner: Learner | None = None
+    """The model of the run; None in the dry run that counts a method's cost."""
 
 
 class ServerPiece(TextSpec):
@@ -114,11 +116,12 @@ def server_step(
     broadcast: Broadcast,
     server_data: ServerData | None = None,
     descriptions: Descriptions | None = None,
+    learner: Learner | None = None,
 ) -> StepResult:
     """Run one server step: the exchange through all pieces, then ``w <- w - delta``."""
     contexts = {
         piece.key: ServerContext(
-            dict(state.get(piece.key, {})), {}, server_data, descriptions or {}
+            dict(state.get(piece.key, {})), {}, server_data, descriptions or {}, learner
         )
         for piece in pieces
     }

@@ -80,6 +80,7 @@ def _learner(folder: Path, facts: Facts, module: ModelLike | None) -> Learner:
         task=parse(saved.get("task", "classification()"), "task"),
         dtype=saved["dtype"],
         sample=some_inputs(origin, DTYPES[saved["dtype"]]),
+        pieces=parse(saved["method"], "method").client,
     )
     check_same_module(folder, origin, module_digest(learner.module()))
     return learner

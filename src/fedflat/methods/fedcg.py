@@ -1,0 +1,369 @@
+"""FedCG: a branch of the network for each domain, mixed by a graph of the domains.
+
+Caldarola, Mancini, Galasso, Ciccone, Rodola and Caputo, Cluster-driven Graph Federated Learning
+over Multiple Domains, CVPR Workshops 2021, arXiv:2104.14628; equations are numbered as in
+Caldarola's doctoral thesis, section 5.4. No code was published.
+
+    layer l    z = f_a(h) + lambda_l sum_d w_d f_d(h)          parameters of f_d: row d of Vhat   5.12
+    graph      Vhat = relu(A V W);  A_ii = beta,  A_ij = (1 - beta) h_ij / sum_{m != i} h_im
+               h_ij = 1 / ||V_i - V_j||                        V: all layers with branches        5.14
+    client     dh = argmax g_phi(x), the teacher's domain of each image
+               one SGD step on CE(z, y), w one-hot at dh       of f_a, V, W, lambda
+               one SGD step on -log g_varphi(x)[dh]            of the student                     5.11
+    server     sized means of all that was trained; A from the new V; every T rounds phi <- varphi
+    test       w = g_varphi(x), the student's probabilities ("soft"), or its largest ("hard")
+
+The thesis prints neither T, nor the starts of lambda, V and W, nor the classifiers' network. Ours:
+T = 10, lambda = 0 (the first forward pass is FedAvg's), V drawn as the layer itself, W = I, and the
+task's own network with one output per domain. Section 5.4 names the teacher in the formula of the
+test and the student in its words; we use the student.
+
+Everything that is trained is one vector, so that all server optimizers and local pieces apply. The
+student's gradient is added after SAM: its perturbation does not touch the student. ``A`` is a
+buffer of the model and travels with it. The teacher is sent to clients and never returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.learner import Learner
+from fedflat.client.piece import BuildNetwork, ClientContext, ModelInfo, Piece
+from fedflat.composition.method import Method, method
+from fedflat.core.flat import FlatModule, GradFn, Layout, Model
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.seeds import derive
+from fedflat.core.stage import Stage
+from fedflat.data.batch import Batch
+from fedflat.data.domain_inputs import with_numbers
+from fedflat.data.examples import ClientData
+from fedflat.errors import SettingError, choice, flag, number
+from fedflat.models.domain_branches import (
+    ADJACENCY,
+    AUTO,
+    BOTTLENECK,
+    BRANCHES,
+    FULL,
+    LAST,
+    OFF,
+    STUDENT,
+    BranchSettings,
+    DomainNetwork,
+    layers_with_branches,
+    redrawn,
+)
+from fedflat.models.domain_graph import distance_graph, hamming_graph, random_graph
+from fedflat.models.spec import ModelSpec
+from fedflat.server.piece import Send, ServerContext, ServerPiece
+
+KEY = "fedcg"
+CLASSIFIER, ORACLE = "classifier", "oracle"
+DISTANCE, UNIFORM, HAMMING, EYE, RAND = "distance", "uniform", "hamming", "eye", "rand"
+CHUNK = 256
+"""Number of examples that the teacher labels at once."""
+
+
+@dataclass(frozen=True, repr=False)
+class Branches(Piece):
+    """The client's half: the network with branches, the teacher's labels, the student's steps."""
+
+    domains: int = 4
+    labels: str = CLASSIFIER
+    layers: str | tuple[str, ...] = LAST
+    agnostic: bool = True
+    projection: str = AUTO
+    relu: bool = True
+    adjacency: str = DISTANCE
+    start: str = EYE
+    test: str = "soft"
+    weight: float = 0.0
+    learn_weight: bool = True
+    beta: float = 0.5
+    rank: int = 64
+    residual: bool = False
+    classifier: ModelSpec | None = None
+
+    stage, key = Stage.CORRECT, KEY
+
+    def __post_init__(self) -> None:
+        number("fedcg", "domains", self.domains, low=1, high=4096, whole=True)
+        choice("fedcg", "labels", self.labels, [CLASSIFIER, ORACLE])
+        choice("fedcg", "projection", self.projection, [AUTO, FULL, BOTTLENECK, OFF])
+        choice("fedcg", "adjacency", self.adjacency, [DISTANCE, UNIFORM, HAMMING, EYE])
+        choice("fedcg", "start", self.start, [EYE, RAND])
+        choice("fedcg", "test", self.test, ["soft", "hard"])
+        for name in ("agnostic", "relu", "learn_weight", "residual"):
+            flag("fedcg", name, getattr(self, name))
+        number("fedcg", "weight", self.weight)
+        number("fedcg", "beta", self.beta, low=0, high=1)
+        number("fedcg", "rank", self.rank, low=1, whole=True)
+        self._check_layers()
+        if self.classifier is not None and not isinstance(self.classifier, ModelSpec):
+            raise SettingError(
+                f"fedcg: classifier must be a model such as mlp([64]), found {self.classifier!r}."
+            )
+        if self.adjacency == HAMMING and self.domains & (self.domains - 1):
+            raise SettingError(
+                "fedcg: adjacency='hamming' compares the binary digits of domains, so their number "
+                f"must be a power of two, found domains={self.domains}. Use another adjacency."
+            )
+        if self.adjacency in (UNIFORM, HAMMING) and self.start != EYE:
+            raise SettingError(
+                f"fedcg: adjacency={self.adjacency!r} stays as it is, so start={self.start!r} "
+                "would change nothing. Leave start out."
+            )
+
+    def _check_layers(self) -> None:
+        layers = self.layers
+        if isinstance(layers, list):
+            object.__setattr__(self, "layers", tuple(layers))
+        elif not isinstance(layers, str | tuple):
+            layers = ()
+        names = (layers,) if isinstance(layers, str) else layers
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise SettingError(
+                "fedcg: layers must be 'last', 'all', or a list of names of layers, found "
+                f"{self.layers!r}."
+            )
+
+    @property
+    def extra_gradients(self) -> int:  # type: ignore[override]
+        """One, of the student's loss."""
+        return int(self.labels == CLASSIFIER)
+
+    @property
+    def known_domains(self) -> int:
+        return self.domains if self.labels == ORACLE else 0
+
+    def module(self, build: BuildNetwork, sample: Tensor) -> nn.Module:
+        """Return the network with branches and the student."""
+        network = build()
+        names = layers_with_branches(network, self.layers, sample)
+        how = BranchSettings(
+            self.domains,
+            self.agnostic,
+            self.projection,
+            self.rank,
+            self.residual,
+            self.relu,
+            self.weight,
+            self.learn_weight,
+        )
+        drawn = redrawn(network, build, self.domains)
+        student = build(self.domains, self.classifier) if self.labels == CLASSIFIER else None
+        return DomainNetwork(
+            network, names, drawn, how, self.first_graph(), student, soft=self.test == "soft"
+        )
+
+    def first_graph(self) -> Tensor:
+        """Return A before the first round."""
+        if self.adjacency == UNIFORM:
+            return torch.full((self.domains, self.domains), 1 / self.domains, dtype=torch.float64)
+        if self.adjacency == HAMMING:
+            return hamming_graph(self.domains, self.beta)
+        return torch.eye(self.domains) if self.start == EYE else random_graph(self.domains)
+
+    def check(self, site: ModelInfo) -> None:
+        """Refuse pieces that change batches, and a model that cannot classify images."""
+        for piece in site.pieces:
+            if type(piece).batch is not Piece.batch and piece is not self:
+                raise SettingError(
+                    f"fedcg labels whole images with their domains, and {piece} changes them "
+                    "afterwards. Leave one of them out."
+                )
+        if self.labels == CLASSIFIER and site.sample is not None:
+            module = site.module
+            assert isinstance(module, DomainNetwork)
+            found = tuple(_scores(module, site.sample).shape)
+            if found != (2, self.domains):
+                raise SettingError(
+                    f"fedcg: this model cannot classify images into {self.domains} domains: the "
+                    f"scores of 2 images have the shape {found}. Use labels='oracle', or a model "
+                    "that gives one score per class."
+                )
+
+    def data(self, v: ClientContext, data: ClientData) -> ClientData:
+        """Return the data with the domain of each image as a second input."""
+        if self.labels == ORACLE:
+            return data
+        return with_numbers(data, self.domains_of(v))
+
+    def domains_of(self, v: ClientContext) -> Tensor:
+        """Return the teacher's domain of each of the client's images; the lowest of equal ones.
+
+        A network that normalizes by the statistics of the batch sees all images at once.
+        """
+        place = student_place(v.layout)
+        params, buffers = v.sent.clone(), v.sent.new_zeros(sum(v.layout.buffer_sizes))
+        params[place.params] = v.inbox["teacher"]
+        buffers[place.buffers] = v.inbox["teacher_buffers"]
+
+        def label(module: nn.Module) -> Tensor:
+            together = any(
+                isinstance(part, nn.modules.batchnorm._BatchNorm) and not part.track_running_stats
+                for part in module.modules()
+            )
+            chunks = torch.arange(v.examples).split(v.examples if together else CHUNK)
+            return torch.cat([_scores(module, v.inputs(chunk)).argmax(1) for chunk in chunks])
+
+        found: Tensor = v.value_of(label, Model(params, buffers))
+        return found
+
+    def batch(self, v: ClientContext, batch: Batch) -> Batch:
+        """Keep the batch for the student's step."""
+        v.scratch["batch"] = batch
+        return batch
+
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
+        """Return the gradient, with that of the student's loss."""
+        if self.labels == ORACLE:
+            return grad(w)
+        images, domains = v.scratch["batch"].inputs
+        gradient = grad(w)
+        student = v.gradient_of(_student_loss(images, domains), w)
+        part = student_place(v.layout).params
+        gradient = gradient.clone()
+        gradient[part] += student[part]
+        return gradient
+
+
+def _student_loss(images: Tensor, domains: Tensor) -> Callable[[nn.Module], Tensor]:
+    return lambda module: cross_entropy(_scores(module, images), domains)
+
+
+def _scores(module: nn.Module, images: Any) -> Tensor:
+    student: Tensor = module.get_submodule(STUDENT)(images)
+    return student
+
+
+@dataclass(frozen=True)
+class StudentPlace:
+    """Where the student is in the vectors of parameters and of buffers."""
+
+    params: slice
+    buffers: slice
+
+
+def student_place(layout: Layout) -> StudentPlace:
+    """The places of the student's parameters and buffers, which are next to each other."""
+    params = _span(layout.names, layout.sizes)
+    buffers = _span(layout.buffer_names, layout.buffer_sizes)
+    return StudentPlace(params, buffers)
+
+
+def _span(names: tuple[str, ...], sizes: tuple[int, ...]) -> slice:
+    mine = [name.startswith(f"{STUDENT}.") for name in names]
+    first = mine.index(True) if any(mine) else 0
+    begin = sum(sizes[:first])
+    return slice(begin, begin + sum(size for size, own in zip(sizes, mine, strict=True) if own))
+
+
+def branch_rows(layout: Layout, params: Tensor, domains: int) -> Tensor:
+    """``V``: the parameters of all branches, one row per domain, all layers side by side."""
+    found = [
+        params[place].view(domains, -1)
+        for name, place in layout.slices.items()
+        if name.rpartition(".")[2] == BRANCHES
+    ]
+    return torch.cat(found, dim=1)
+
+
+def graph_place(layout: Layout) -> slice:
+    """Where A is in the vector of buffers."""
+    at = layout.buffer_names.index(ADJACENCY)
+    begin = sum(layout.buffer_sizes[:at])
+    return slice(begin, begin + layout.buffer_sizes[at])
+
+
+@dataclass(frozen=True, repr=False)
+class DomainServer(ServerPiece):
+    """The server's half: the graph of the new branches, and the teacher.
+
+    every
+        Rounds after which the student replaces the teacher (T); 0: never.
+    graph_from
+        The first round, from 0, that uses a graph computed from the branches.
+    """
+
+    domains: int = 4
+    every: int = 10
+    graph_from: int = 1
+    beta: float = 0.5
+    teaches: bool = True
+    computes: bool = True
+    classifier: ModelSpec | None = None
+
+    stage, key = Stage.AFTER, KEY
+
+    def __post_init__(self) -> None:
+        number("fedcg", "every", self.every, low=0, whole=True)
+        number("fedcg", "graph_from", self.graph_from, low=1, whole=True)
+
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
+        """Send the teacher; then compute the graph, and replace the teacher if it is time."""
+        learner = context.learner
+        if learner is None:
+            return send(broadcast)
+        layout, done = learner.flat.layout, broadcast.round + 1
+        if self.teaches and "teacher" not in context.state:
+            context.state.update(self.first_teacher(learner))
+        replies = send(broadcast.enclose(self.key, **context.state) if self.teaches else broadcast)
+        params, buffers = broadcast.params - replies.delta, replies.buffers
+        if self.computes and done >= self.graph_from:
+            buffers = buffers.clone()
+            graph = distance_graph(branch_rows(layout, params, self.domains), self.beta)
+            buffers[graph_place(layout)] = graph.reshape(-1)
+        if self.teaches and self.every and done % self.every == 0:
+            place = student_place(layout)
+            context.state["teacher"] = params[place.params].clone()
+            context.state["teacher_buffers"] = buffers[place.buffers].clone()
+        return replace(replies, buffers=buffers)
+
+    def first_teacher(self, learner: Learner) -> Mapping[str, Tensor]:
+        """Return a random teacher, drawn independently of the student."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive(learner.seed, "teacher"))
+            network = learner.network(self.domains, self.classifier)
+        model = FlatModule(network, dtype=learner.dtype, device=learner.device).model()
+        return {"teacher": model.params, "teacher_buffers": model.buffers}
+
+
+@method
+def fedcg(
+    domains: int = Branches.domains,
+    labels: str = Branches.labels,
+    layers: str | tuple[str, ...] = Branches.layers,
+    agnostic: bool = Branches.agnostic,
+    projection: str = Branches.projection,
+    relu: bool = Branches.relu,
+    adjacency: str = Branches.adjacency,
+    start: str = Branches.start,
+    test: str = Branches.test,
+    every: int = DomainServer.every,
+    weight: float = Branches.weight,
+    learn_weight: bool = Branches.learn_weight,
+    beta: float = Branches.beta,
+    graph_from: int = DomainServer.graph_from,
+    rank: int = Branches.rank,
+    residual: bool = Branches.residual,
+    classifier: ModelSpec | None = Branches.classifier,
+) -> Method:
+    """Domain branches mixed by a graph (Caldarola et al., CVPR Workshops 2021).
+
+    ``labels`` says who knows the domain of an image: a teacher and a student ("classifier"), or the
+    data ("oracle"). ``agnostic=False`` is the thesis' GCN. docs/fedcg.md explains all arguments.
+    """
+    client = Branches(
+        domains, labels, layers, agnostic, projection, relu, adjacency, start, test, weight,
+        learn_weight, beta, rank, residual, classifier,
+    )  # fmt: skip
+    server = DomainServer(
+        domains, every, graph_from, beta, labels == CLASSIFIER, adjacency == DISTANCE, classifier
+    )
+    return Method(client=(client,), server=(server,))
