@@ -57,6 +57,7 @@ _HOMES = {
     "fedflat.execution.client_pool": ("ClientPool", "Executor", "run_or_fail"),
     "fedflat.execution.in_process": ("InProcess",),
     "fedflat.execution.stacked": ("Stacked",),
+    "fedflat.execution.ray_cluster.executor": ("Ray",),
     "fedflat.execution.workers": ("Workers",),
     "fedflat.experiments.experiment": ("Experiment",),
     "fedflat.experiments.loopback": ("Loopback",),

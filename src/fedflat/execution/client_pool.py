@@ -13,13 +13,30 @@ from fedflat.client.training import ClientJob, Outcome, Request, run_client
 from fedflat.core.failures import ClientFailure
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
+from fedflat.errors import FedflatError
 from fedflat.execution.scheduler import Left, PoolOutcome, Then, run_requests
 from fedflat.execution.state_ids import StateIds
 
-__all__ = ["ChainPool", "ClientPool", "Executor", "Left", "PoolOutcome", "StatefulPool", "Then"]
+__all__ = [
+    "ChainPool",
+    "ClientPool",
+    "ClientsUnreachable",
+    "Executor",
+    "Left",
+    "PoolOutcome",
+    "StatefulPool",
+    "Then",
+]
 
 Source = Callable[[], Federation]
 """A picklable function that opens the data."""
+
+
+class ClientsUnreachable(FedflatError):
+    """The pool has nothing left that could run clients. The run is stopped after its last round."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason} The run can be resumed.")
 
 
 class ClientPool(ABC):

@@ -77,11 +77,11 @@ def answer(line: Connection, outcome: object) -> None:
     """Send an outcome; an exception with its traceback as a note."""
     if isinstance(outcome, Exception):
         outcome.add_note("".join(traceback.format_exception(outcome)))
-        outcome = _portable(outcome)
+        outcome = portable(outcome)
     line.send_bytes(dumps(outcome))
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """The error itself, or one with the same message if it cannot be sent."""
     try:
         loads(dumps(error))

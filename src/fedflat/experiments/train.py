@@ -12,7 +12,7 @@ from typing import Any
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast
 from fedflat.errors import RunError
-from fedflat.execution.client_pool import ClientPool, Executor
+from fedflat.execution.client_pool import ClientPool, ClientsUnreachable, Executor
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.interrupt import signals_as_ctrl_c, uninterrupted
@@ -83,7 +83,7 @@ def train(
                 final_evaluation(prepared, pool, run, run_folder)
         except Diverged:
             status = "diverged"
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, ClientsUnreachable):
             run.clients.discard()
             with uninterrupted():  # by a second Ctrl-C
                 run_folder.checkpoint(run, force=True)
