@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -28,19 +29,33 @@ SOURCE = Path(fedflat.__file__).parent
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
 
 
-def driven(*words: str) -> Any:
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Ray writes the token of a cluster into the home folder: not into that of the user."""
+    made = tmp_path / "home"
+    made.mkdir()
+    return made
+
+
+def driven(home: Path, *words: str) -> Any:
     """What a scenario of `ray_driver` found."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     done = subprocess.run(
-        [sys.executable, DRIVER, *words], capture_output=True, text=True, timeout=600
+        [sys.executable, DRIVER, *words],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=own | {"HOME": str(home), "RAY_AUTH_MODE": "token"},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1]) | {"printed": done.stderr}
 
 
 @needs_ray
-def test_the_same_bits_as_in_one_process() -> None:
+def test_the_same_bits_as_in_one_process(home: Path) -> None:
     """With client states, and with chains."""
     found = driven(
+        home,
         "same_bits",
         "fedgloss(rho_s=0.1, rho_l=0.1, beta=10.0)",
         "fedseq()",
@@ -53,8 +68,8 @@ def test_the_same_bits_as_in_one_process() -> None:
 
 @needs_ray
 @pytest.mark.slow
-def test_a_node_is_killed_and_another_is_added() -> None:
-    found = driven("killed_node", "fedgloss(rho_s=0.1, rho_l=0.1, beta=10.0)")
+def test_a_node_is_killed_and_another_is_added(home: Path) -> None:
+    found = driven(home, "killed_node", "fedgloss(rho_s=0.1, rho_l=0.1, beta=10.0)")
     assert found["ray"] == found["here"]
     assert found["repeated"] == 1
     assert "The request is repeated: client" in found["printed"]
@@ -64,9 +79,9 @@ def test_a_node_is_killed_and_another_is_added() -> None:
 
 @needs_ray
 @pytest.mark.slow
-def test_no_actor_is_left(tmp_path: Path) -> None:
+def test_no_actor_is_left(home: Path, tmp_path: Path) -> None:
     """The run ends with an error and a checkpoint, and goes on elsewhere with the same bits."""
-    found = driven("no_actor_left", str(tmp_path / "run"))
+    found = driven(home, "no_actor_left", str(tmp_path / "run"))
     assert found["message"].startswith(
         "No Ray actor was there for 3 seconds. An actor needs 2 CPUs"
     )
@@ -85,8 +100,8 @@ def test_no_actor_is_left(tmp_path: Path) -> None:
         ("missing_plugin", "cannot take part: plugin: '"),
     ],
 )
-def test_what_cannot_begin(scenario: str, message: str, tmp_path: Path) -> None:
-    found = driven(scenario, str(tmp_path))
+def test_what_cannot_begin(scenario: str, message: str, home: Path, tmp_path: Path) -> None:
+    found = driven(home, scenario, str(tmp_path))
     assert found["error"] == "SettingError"
     assert message in found["message"]
 

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -65,6 +66,11 @@ def _connect(ray: Any, address: str) -> None:
             raise SettingError(
                 f"ray: the cluster at {address!r} has other versions than this machine ({why}). "
                 "Install the same versions of Python and Ray on both."
+            ) from None
+        if "AuthenticationError" in "".join(traceback.format_exception(error)):
+            raise SettingError(
+                f"ray: the cluster at {address!r} asks for a token. Set RAY_AUTH_MODE=token and give "
+                "this machine the cluster's token, as Ray's page on token authentication says."
             ) from None
         raise SettingError(
             f"ray: cannot connect to a cluster at {address!r} ({type(error).__name__}: {why}). "
