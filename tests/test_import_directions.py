@@ -33,6 +33,7 @@ LAYERS = (
     "simulation",
     "flatness",
     "experiments",
+    "deploy",
     "analysis",
     "report",
     "papers",

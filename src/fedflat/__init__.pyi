@@ -71,6 +71,7 @@ from fedflat.data.sets.mnist import mnist as mnist
 from fedflat.data.sets.omniglot import omniglot as omniglot
 from fedflat.data.sets.public_part import public_part as public_part
 from fedflat.data.sets.public_part import without_public_part as without_public_part
+from fedflat.data.sets.remote_clients import remote_clients as remote_clients
 from fedflat.data.sets.sayings import sayings as sayings
 from fedflat.data.sets.shakespeare import shakespeare as shakespeare
 from fedflat.data.sets.stackoverflow import stackoverflow as stackoverflow

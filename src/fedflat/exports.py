@@ -135,6 +135,7 @@ SAYABLE = {
     "random": "fedflat.topologies.groupings.random_order",
     "random_groups": "fedflat.topologies.groupings.fixed",
     "regression": "fedflat.tasks.regression",
+    "remote_clients": "fedflat.data.sets.remote_clients",
     "resnet18": "fedflat.models.resnet",
     "resnet20": "fedflat.models.resnet",
     "retrieval": "fedflat.tasks.retrieval",

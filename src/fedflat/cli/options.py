@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from fedflat.cli.values import memory, path, real, scalar, target, whole
@@ -90,11 +90,13 @@ class Options:
                 self.setting(one, title=title)
 
 
-def experiment_options(options: Options) -> None:
+def experiment_options(options: Options, without: Collection[str] = ()) -> None:
     """The options of a new run or study. Settings that are not given are absent: a preset may have
-    them."""
+    them. Settings in ``without`` have no option."""
     known = {one.name: one for one in (*SETTINGS, *MACHINE)}
     for name in MOST_USED:
+        if name in without:
+            continue
         if name == "seed":
             seeds = options.groups[COMMON].add_mutually_exclusive_group()
             seeds.add_argument(
@@ -118,9 +120,9 @@ def experiment_options(options: Options) -> None:
             options.setting(known[name], known[name].default)
         else:
             options.setting(known[name])
-    options.settings(one for one in SETTINGS if one.name not in MOST_USED)
+    options.settings(one for one in SETTINGS if one.name not in (*MOST_USED, *without))
     for one in MACHINE:
-        if one.name not in (*MOST_USED, *LATER):
+        if one.name not in (*MOST_USED, *LATER, *without):
             options.setting(one, one.default)
     options.add(
         SERVER,

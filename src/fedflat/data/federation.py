@@ -64,6 +64,10 @@ class Federation(ABC):
     If not, only executors open clients' data.
     """
 
+    def online(self, round: int) -> Sequence[int] | None:
+        """The clients that can be asked in a round; None if all can."""
+        return None
+
     @property
     def tests(self) -> dict[str, ClientData]:
         """All test sets by name. The first is the main one, whose scores the run reports."""

@@ -30,6 +30,7 @@ def open_registry(fed: Federation) -> ClientRegistry:
         clients_have_tests=fed.held_out is not None,
         clients_by_domain=cache(partial(clients_by_domain, fed)),
         column=partial(column, fed),
+        online=fed.online,
     )
 
 
@@ -57,6 +58,7 @@ def open_population(
         learner.flat.layout,
         column=registry.column,
         classes=classes,
+        online=registry.online,
     )
     if fleet is None:
         return population

@@ -27,7 +27,7 @@ HOMES = (
 """Modules with names that experiments use. Their texts can contain each other, so all of them are
 imported."""
 KIND_HOMES = {
-    "executor": ("execution", "experiments.loopback"),
+    "executor": ("execution", "experiments.loopback", "deploy.executor"),
     "metric": ("experiments.recording",),
     "logger": ("experiments.loggers",),
     "analysis": ("analysis.kinds",),

@@ -16,6 +16,10 @@ def _no_domains() -> Mapping[Domain, Sequence[int]]:
     return {}
 
 
+def _everyone(round: int) -> Sequence[int] | None:
+    return None
+
+
 def _no_column(name: str) -> Sequence[str]:
     raise KeyError(name)
 
@@ -36,6 +40,8 @@ class ClientRegistry:
     """The clients of each domain; empty if no domain is known."""
     column: Callable[[str], Sequence[str]] = _no_column
     """The value of each client in a named column, such as its city."""
+    online: Callable[[int], Sequence[int] | None] = _everyone
+    """The clients that can be asked in a round, in ascending order; None if all can."""
 
     @property
     def clients(self) -> range:

@@ -55,6 +55,8 @@ class ClientPopulation:
     """True if groups that are not known yet are guessed, for estimates."""
     timed: bool = False
     """True if the run has a simulated clock."""
+    online: Callable[[int], Sequence[int] | None] = lambda t: None
+    """Returns the clients that can be asked in a round, in ascending order; None if all can."""
     _groups: dict[str, tuple[Chain, ...]] = field(default_factory=dict, repr=False, compare=False)
     _sequences: dict[str, tuple[Iterator[Any], list[Any]]] = field(
         default_factory=dict, repr=False, compare=False
@@ -83,8 +85,14 @@ class ClientPopulation:
         return self.descriptions[describer]
 
     def draw(self, t: int) -> list[int]:
-        """Return the cohort of round ``t``, selected from all clients."""
-        return self.draw_from(t, self.n_clients, self.sizes)
+        """Return the cohort of round ``t``, selected from all clients that are online."""
+        online = self.online(t)
+        if online is None or len(online) == self.n_clients or self.sampler.cohorts is not None:
+            return self.draw_from(t, self.n_clients, self.sizes)
+        sampler = replace(self.sampler, clients=min(self.sampler.clients, len(online)))
+        sizes = self.sizes
+        drawn = sampler.draw(t, len(online), self.seed, lambda: [sizes()[one] for one in online])
+        return [online[place] for place in drawn]
 
     def draw_from(
         self, t: int, count: int, sizes: Callable[[], Sequence[int]], place: int = 0

@@ -1,0 +1,184 @@
+"""``fedflat deploy init``, ``serve`` and ``status``: the server's machine."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+
+from fedflat.cli.deploy_client import agree_on_tls, printer
+from fedflat.cli.training import train_new, train_on
+from fedflat.data.sets.remote_clients import RemoteClients
+from fedflat.deploy.executor import Deployed, start_session
+from fedflat.deploy.extra import require_extra
+from fedflat.deploy.federation_folder import (
+    FederationFolder,
+    add_clients,
+    make_federation,
+    open_federation_folder,
+    parse_address,
+    renew_server,
+)
+from fedflat.deploy.session import Session
+from fedflat.deploy.status import read_status, status_text
+from fedflat.errors import RunError, SettingError, number, printable_lines
+from fedflat.experiments.execution_config import executor_of
+from fedflat.experiments.experiment import data_set
+from fedflat.experiments.run_folder.record import read_facts
+
+MEGABYTE = 10**6
+LONGEST = 3650
+"""Most days that certificates count."""
+
+
+def init(args: Namespace) -> int:
+    """Make a federation, or add clients to one."""
+    require_extra()
+    number("deploy init", "days", args.days, low=1, high=LONGEST, whole=True)
+    path = Path(args.folder)
+    names = [name.strip() for name in args.clients.split(",") if name.strip()]
+    if (path / "federation.json").exists():
+        folder = open_federation_folder(path)
+        if args.address or args.insecure_no_tls:
+            raise SettingError(
+                f"{path} is a federation already, at {folder.host}:{folder.port}. Leave --address "
+                "and --insecure-no-tls out, or make a new one elsewhere."
+            )
+        if args.renew:
+            renew_server(folder, days=args.days)
+            names = [*folder.clients, *names]
+    else:
+        if not names:
+            raise SettingError("deploy init: name the clients: --clients hospital-a,lab_b.")
+        host, port = parse_address(args.address or "127.0.0.1:8443")
+        folder = make_federation(path, host, port, (), days=args.days, tls=not args.insecure_no_tls)
+    if not names:
+        raise SettingError(f"{path} is a federation already. Add clients: --clients NAMES.")
+    folder = add_clients(folder, names, days=args.days)
+    print(f"{path}: the server is at {folder.host}:{folder.port}, {_tls(folder.tls)}")
+    for name in names:
+        print(f"  give {path / 'participants' / name}.join to {name}, and to nobody else")
+    return 0
+
+
+def serve(args: Namespace) -> int:
+    """Run a method as the server, or go on with a run."""
+    require_extra()
+    if args.resume is not None:
+        return _resume(args)
+    if not args.method:
+        raise SettingError("deploy serve: name a method, such as fedavg, or --resume RUN.")
+    if args.seeds is not None:
+        raise SettingError("deploy serve: one run at a time. Use --seed in place of --seeds.")
+    if args.round_timeout is not None and getattr(args, "min_replies", None) is None:
+        raise SettingError(
+            "deploy serve: with --round-timeout replies may be missing. Say with how many a round "
+            "may go on: --min-replies 1."
+        )
+    folder = open_federation_folder(Path(args.federation))
+    agree_on_tls(folder.tls, args)
+    test = None if args.test is None else data_set(args.test)
+    executor = Deployed(
+        str(folder.path.resolve()),
+        run=secrets.token_hex(6),
+        round_timeout=args.round_timeout,
+        wait=args.wait,
+        most=int(args.max_message * MEGABYTE),
+    )
+    session = start_session(executor, args.seed or 0, printer(args))
+    try:
+        names = _gather(session, folder, args)
+        asked = getattr(args, "clients_per_round", None)
+        args.clients_per_round = len(names) if asked is None else asked
+        least = getattr(args, "min_replies", None) or args.clients_per_round
+        args.on = RemoteClients(executor.path, executor.run, test)
+        args.executor = repr(replace(executor, least=min(least, len(names))))
+        _fill(args)
+        status = train_new(args, [args.method])
+        session.end()
+        return status
+    finally:
+        session.close()
+
+
+def _gather(session: Session, folder: FederationFolder, args: Namespace) -> list[str]:
+    """Wait for clients; those that are there are the clients of the run."""
+    count = len(session.clients) if args.wait_for is None else args.wait_for
+    if not 1 <= count <= len(session.clients):
+        raise SettingError(
+            f"--wait-for must be from 1 to {len(session.clients)}, the registered clients, found "
+            f"{count}."
+        )
+    session.say(
+        f"fedflat: serving at {folder.host}:{folder.port}, {_tls(folder.tls)}; waiting for {count} "
+        f"of {len(session.clients)} clients"
+    )
+    session.least, session.wait = count, args.wait
+    session.wait_until(lambda: len(session.online()) >= count, "here")
+    names = session.online()
+    _check_classes(session, names)
+    session.begin(names)
+    session.write_roster()
+    return names
+
+
+def _check_classes(session: Session, names: list[str]) -> None:
+    """Refuse clients whose classes have different names."""
+    known: dict[tuple[str, ...], str] = {}
+    for name in names:
+        profile = session.clients[name].profile
+        assert profile is not None
+        if profile["class_names"]:
+            known.setdefault(tuple(profile["class_names"]), name)
+    if len(known) > 1:
+        (one, first), (two, second), *_ = known.items()
+        raise RunError(
+            f"deploy: the classes differ: {first} has {', '.join(one[:20])}; {second} has "
+            f"{', '.join(two[:20])}. Let all clients have the same classes, with empty folders "
+            "for those of which a client has none."
+        )
+
+
+def _resume(args: Namespace) -> int:
+    if args.method:
+        raise SettingError("deploy serve: --resume takes the method from the run. Leave it out.")
+    facts = read_facts(Path(args.resume))
+    text = facts["how"].get("executor")
+    executor = executor_of(text) if isinstance(text, str) else None
+    if not isinstance(executor, Deployed):
+        raise RunError(f"{args.resume} is not a deployed run. Use `fedflat resume`.")
+    folder = open_federation_folder(Path(executor.path))
+    agree_on_tls(folder.tls, args)
+    session = start_session(executor, facts["experiment"]["seed"], printer(args))
+    try:
+        args.folder, args.until = args.resume, None
+        _fill(args)
+        status = train_on(args)
+        session.end()
+        return status
+    finally:
+        session.close()
+
+
+def _fill(args: Namespace) -> None:
+    """Options that `fedflat run` has and a deployment has not."""
+    for name, value in {"workers": 0, "threads": None, "executor": None}.items():
+        if not hasattr(args, name):
+            setattr(args, name, value)
+
+
+def status(args: Namespace) -> int:
+    """Print what the server does."""
+    folder = Path(args.folder)
+    open_federation_folder(folder)
+    if args.json:
+        print(json.dumps(read_status(folder), indent=1))
+    else:
+        print(printable_lines(status_text(folder)))
+    return 0
+
+
+def _tls(tls: bool) -> str:
+    return "with TLS" if tls else "WITHOUT TLS"

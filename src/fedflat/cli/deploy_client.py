@@ -1,0 +1,63 @@
+"""``fedflat deploy join``: a client's machine."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+from fedflat.data.federation import DataSpec
+from fedflat.data.sets.image_folder import ImageFolder
+from fedflat.deploy.extra import require_extra
+from fedflat.deploy.federation_folder import read_participant
+from fedflat.deploy.node import Node, NodeSettings, open_cell_link
+from fedflat.deploy.supervise import end_with_parent
+from fedflat.errors import SettingError
+from fedflat.experiments.experiment import data_set
+
+
+def join(args: Namespace) -> int:
+    """Take part as a client, in a process that another one watches."""
+    require_extra()
+    participant = read_participant(Path(args.file))
+    agree_on_tls(participant.tls, args)
+    settings = NodeSettings(
+        _own_data(args.data),
+        args.part,
+        Path(args.state) if args.state else Path(args.file).with_suffix(""),
+        threads=args.threads,
+        device=args.device,
+        wait=args.wait,
+    )
+    end_with_parent()
+    Node(participant, settings, open_cell_link, printer(args)).run()
+    return 0
+
+
+def _own_data(text: str) -> DataSpec:
+    """A client's data: a folder of images, or the text of a data set."""
+    if Path(text).is_dir():
+        return ImageFolder(text, clients=1)
+    return data_set(text)
+
+
+def agree_on_tls(tls: bool, args: Namespace) -> None:
+    """Refuse to go without TLS unless that was asked for by name."""
+    if not tls and not args.insecure_no_tls:
+        raise SettingError(
+            "deploy: this federation was made without TLS, so anybody on the way can read what is "
+            "sent. Make one with TLS, or accept that: --insecure-no-tls."
+        )
+    if tls and args.insecure_no_tls:
+        raise SettingError("deploy: this federation has TLS. Leave --insecure-no-tls out.")
+
+
+def printer(args: Namespace) -> Callable[[str], None]:
+    """Prints lines on standard error, unless they are not wanted."""
+
+    def say(text: str) -> None:
+        if not getattr(args, "quiet", False):
+            print(text, file=sys.stderr, flush=True)
+
+    return say

@@ -1,0 +1,91 @@
+"""The executor `deployed`: clients on other machines, reached through a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fedflat.client.training import ClientJob
+from fedflat.data.federation import Federation
+from fedflat.data.sets.remote_clients import RemoteClients
+from fedflat.deploy.federation_folder import open_federation_folder
+from fedflat.deploy.network_pool import NetworkPool
+from fedflat.deploy.session import MOST_MESSAGE, SESSIONS, Say, Session
+from fedflat.errors import SettingError, number
+from fedflat.execution.client_pool import Source
+from fedflat.execution.wire_format import encode
+from fedflat.experiments.job_spec import spec_of_job
+from fedflat.registry.specs import TextSpec, register
+
+
+@register("executor", "deployed")
+@dataclass(frozen=True, repr=False)
+class Deployed(TextSpec):
+    """Clients on other machines. `fedflat deploy serve` uses it, and `fedflat resume` goes on.
+
+    Args:
+        path: The folder of the federation.
+        run: The id of the run.
+        least: How many clients must be online for a round to begin.
+        round_timeout: Seconds after which an exchange ends without late clients. None: wait.
+        wait: Seconds to wait for clients before the run is given up.
+        most: The largest number of bytes of a message.
+    """
+
+    path: str
+    run: str = ""
+    least: int = 1
+    round_timeout: float | None = None
+    wait: float = 300.0
+    most: int = MOST_MESSAGE
+
+    def __post_init__(self) -> None:
+        number("deployed", "least", self.least, low=1, whole=True)
+        number("deployed", "wait", self.wait, low=0)
+        if self.round_timeout is not None:
+            number("deployed", "round_timeout", self.round_timeout, low=0, open_low=True)
+
+    @contextmanager
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[NetworkPool]:
+        """Send the job to the clients; the session is that of this process, or a new one."""
+        if fed.here:
+            raise SettingError(
+                "deployed: the data of this run are here. Use `fedflat deploy serve`, or another "
+                "executor."
+            )
+        session = SESSIONS.get(self.run)
+        started = session is None
+        if session is None:
+            session = start_session(self, job.seed)
+        if not session.roster:
+            session.begin(one["name"] for one in RemoteClients(self.path, self.run).roster())
+        session.least, session.wait = self.least, self.wait
+        hidden = {**job.experiment, "on": repr(RemoteClients("", self.run))}
+        pool = NetworkPool(session, job.learner.device, self.round_timeout)
+        try:
+            session.use_job(encode(spec_of_job(replace(job, experiment=hidden))))
+            yield pool
+        finally:
+            pool.close()
+            if started:
+                session.close()
+
+
+def start_session(executor: Deployed, seed: int, say: Say = print) -> Session:
+    """Open the server's port, and begin to hear clients."""
+    from fedflat.deploy.cells import CellTransport
+
+    folder = open_federation_folder(Path(executor.path))
+    folder.identity()
+    clients = len(folder.certificates())
+    transport = CellTransport(
+        folder.listens_on,
+        folder.port,
+        folder.credentials(),
+        folder.path,
+        executor.most,
+        clients,
+    )
+    return Session(folder, transport, run=executor.run, seed=seed, most=executor.most, say=say)

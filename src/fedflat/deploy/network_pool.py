@@ -1,0 +1,242 @@
+"""A client pool over a network: requests to clients by name, a real deadline, states at clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from fedflat.client.training import Request
+from fedflat.core.failures import AWAY, CRASHED, LATE, REFUSED, ClientFailure
+from fedflat.core.messages import Broadcast
+from fedflat.deploy.envelope import Letter
+from fedflat.deploy.session import STEP, Session
+from fedflat.execution.client_pool import ClientPool, Left, PoolOutcome, Then, threads
+from fedflat.execution.scheduler import run_chains
+from fedflat.execution.state_ids import StateIds
+from fedflat.execution.wire_envelope import message_id
+from fedflat.execution.wire_format import (
+    ClientReply,
+    RequestMessage,
+    WireError,
+    decode,
+    encode,
+)
+
+LOST = 30.0
+"""Seconds for which a client may be gone in the middle of a request; then the request fails."""
+BUDGET = 2 * 10**9
+"""Bytes of broadcasts on their way at the same time; at least four are."""
+LARGER = 8
+"""How many times larger than its broadcast a reply may be."""
+SMALL = 10**6
+"""Bytes that any reply may have."""
+
+
+@dataclass
+class _Pending:
+    """A request that was submitted and not answered."""
+
+    request: Request
+    name: str
+    broadcast: bytes
+    message: bytes
+    process: str = ""
+    """The client's process that it was sent to; empty if it was not sent yet."""
+    gone: float | None = None
+    """Since when the client has been away."""
+
+
+class NetworkPool(ClientPool):
+    """Sends requests through a session. Clients keep their states.
+
+    Args:
+        session: The server's session.
+        device: The device of the models.
+        round_timeout: Seconds after which an exchange ends without those that have not answered.
+    """
+
+    ids: StateIds | None = None
+
+    def __init__(
+        self, session: Session, device: str = "cpu", round_timeout: float | None = None
+    ) -> None:
+        self.session, self.device, self.round_timeout = session, device, round_timeout
+        self.pending: dict[str, _Pending] = {}
+        self.deadline: float | None = None
+        self._last: tuple[Broadcast, bytes] | None = None
+        self._failed: list[PoolOutcome] = []
+
+    @property
+    def capacity(self) -> int:
+        return len(self.session.roster)
+
+    def use_states(self, ids: StateIds) -> None:
+        """Name the states of clients by these ids."""
+        self.ids = ids
+
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        """Yield the outcomes of all requests; the server aggregates with one thread."""
+        with threads(1):
+            yield from super().run(requests)
+
+    def run_chains(
+        self, requests: Sequence[Request], then: Then, left: Left
+    ) -> Iterator[PoolOutcome]:
+        """Yield the last outcome of each chain."""
+        with threads(1):
+            yield from run_chains(self, requests, then, left)
+
+    def begin(self) -> None:
+        """Give up what an earlier exchange has left; its replies are dropped when they come."""
+        for one in self.pending.values():
+            self._give_up(one)
+        self.pending, self._failed = {}, []
+        self.deadline = None
+        if self.round_timeout is not None:
+            self.deadline = time.monotonic() + self.round_timeout
+
+    def accepts(self, ahead: int) -> bool:
+        """All clients work at once, as far as their broadcasts have room on the way."""
+        size = len(self._last[1]) if self._last else 1
+        return ahead < max(4, BUDGET // size)
+
+    def submit(self, request: Request) -> None:
+        """Send a request; to a client that is away as soon as it is back."""
+        name = self.session.roster[request.client]
+        request = self._with_state_id(request)
+        broadcast = self._encoded(request.broadcast)
+        message = encode(RequestMessage.of(request, message_id(broadcast)))
+        self.pending[request.id] = one = _Pending(request, name, broadcast, message)
+        self._send(one)
+
+    def collect(self) -> Sequence[PoolOutcome]:
+        """Wait for replies, until the deadline."""
+        while self.pending and not self._failed:
+            self._check_deadline()
+            left = STEP if self.deadline is None else self.deadline - time.monotonic()
+            self.session.pump(min(STEP, max(left, 0.0)))
+            found = [one for one in map(self._read, self._letters()) if one is not None]
+            self._failed += found
+            for one in list(self.pending.values()):
+                self._look_after(one)
+        outcomes, self._failed = self._failed, []
+        return outcomes
+
+    def _check_deadline(self) -> None:
+        if self.deadline is None or time.monotonic() < self.deadline:
+            return
+        for one in list(self.pending.values()):
+            self._fail(one, LATE, f"no answer within {self.round_timeout:g} s")
+            self._give_up(one)
+
+    def _give_up(self, one: _Pending) -> None:
+        """The client may still work on it: it is not drawn again before it has answered."""
+        if one.process:
+            self.session.clients[one.name].late.add(one.request.id)
+
+    def _letters(self) -> Iterator[Letter]:
+        while self.session.replies:
+            yield self.session.replies.popleft()
+
+    def _send(self, one: _Pending) -> None:
+        client = self.session.clients[one.name]
+        if one.name not in self.session.online():
+            return
+        id = message_id(one.broadcast)
+        if client.broadcast != id:
+            if not self.session.push(one.name, "broadcast", one.broadcast):
+                return
+            client.broadcast = id
+        if self.session.push(one.name, "request", one.message):
+            one.process, one.gone = client.process, None
+
+    def _look_after(self, one: _Pending) -> None:
+        """Send a request again to a client that has come back; fail it if it stays away."""
+        client = self.session.clients[one.name]
+        online = one.name in self.session.online()
+        if online and one.process == client.process:
+            one.gone = None
+            return
+        if online:
+            if one.process:
+                self.session.log(client=one.name, again=one.request.id)
+            self._send(one)
+            return
+        one.gone = one.gone if one.gone is not None else time.monotonic()
+        if client.refusal:
+            self._fail(one, REFUSED, client.refusal)
+        elif time.monotonic() - one.gone > LOST:
+            lost = "its connection was lost" if one.process else "it is not connected"
+            self._fail(one, CRASHED if one.process else AWAY, f"{lost} for {LOST:g} s")
+
+    def _fail(self, one: _Pending, reason: str, why: str) -> None:
+        self.pending.pop(one.request.id, None)
+        self.session.log(client=one.name, request=one.request.id, outcome=reason, why=why)
+        self._failed.append(ClientFailure(one.request.client, one.request.id, reason, why))
+
+    def _read(self, letter: Letter) -> PoolOutcome | None:
+        """The outcome that a client has sent; None if no request waits for it."""
+        id = str(letter.fields.get("request", ""))
+        client, one = self.session.clients[letter.sender], self.pending.get(id)
+        if one is None or one.name != letter.sender:
+            client.late.discard(id)
+            self.session.log(client=letter.sender, request=id, outcome="dropped")
+            return None
+        if letter.kind == "missing":
+            client.broadcast, one.process = "", ""
+            if letter.fields.get("what") == "job":
+                client.job = ""
+            return None
+        try:
+            outcome = self._checked(one, letter)
+        except WireError as error:
+            outcome = ClientFailure(one.request.client, id, REFUSED, str(error))
+        del self.pending[id]
+        failed = isinstance(outcome, ClientFailure)
+        why = {"why": outcome.detail} if isinstance(outcome, ClientFailure) else {}
+        said = outcome.reason if isinstance(outcome, ClientFailure) else "reply"
+        self.session.log(client=one.name, request=id, outcome=said, bytes=len(letter.body), **why)
+        if not failed and letter.fields.get("afresh"):
+            self.session.say(f"  {one.name} had lost its state and has begun a new one")
+            self.session.log(client=one.name, request=id, afresh=one.request.state_id)
+        return outcome
+
+    def _checked(self, one: _Pending, letter: Letter) -> PoolOutcome:
+        """Decode a reply, and check that it is what it must be."""
+        most = SMALL + LARGER * len(one.broadcast)
+        found = decode(letter.body, device=self.device, most=most)
+        request = one.request
+        if isinstance(found, ClientFailure):
+            return replace(found, client=request.client, request=request.id)
+        if not isinstance(found, ClientReply):
+            raise WireError("expected a reply. Use the same version on both sides.")
+        reply = found.reply
+        if reply.request != request.id or reply.client != request.client:
+            raise WireError("a reply is to another request. Use the same version on both sides.")
+        size = self.session.clients[one.name].profile
+        if request.broadcast.instruction.trains and size and reply.examples != size["examples"]:
+            raise WireError(
+                f"a reply has the weight of {reply.examples:,} examples, and the client joined "
+                f"with {size['examples']:,}. Join again with the data."
+            )
+        if found.kept and self.ids is not None:
+            self.ids.made(request.id)
+        return reply, {}
+
+    def _with_state_id(self, request: Request) -> Request:
+        if self.ids is None:
+            return request
+        current, keep = self.ids.current(request.client), self.ids.keep(request.client)
+        return replace(request, state={}, state_id=current, keep=keep)
+
+    def _encoded(self, broadcast: Broadcast) -> bytes:
+        if self._last is None or self._last[0] is not broadcast:
+            self._last = broadcast, encode(broadcast)
+        return self._last[1]
+
+    def close(self) -> None:
+        """Forget the requests that wait."""
+        with suppress(KeyError):
+            self.begin()

@@ -1,0 +1,334 @@
+"""The server's side of a run: who is there, what each has been sent, and what came back.
+
+A client that connects says hello, with its version, every few seconds. The server offers the run;
+the client opens its data and describes them; the server sends the job; the client is ready. All of
+it is repeated for a client that comes back, and for all clients after the server has come back.
+Requests and replies are the pool's (`network_pool.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedflat.core.json_schema import check
+from fedflat.data.sets.remote_clients import CLIENT, ONLINE
+from fedflat.deploy.certificates import SERVER, load_key
+from fedflat.deploy.envelope import Letter, Reader, Signer, Unheard
+from fedflat.deploy.federation_folder import RUNS, FederationFolder
+from fedflat.deploy.status import StatusFile
+from fedflat.deploy.transport import Transport
+from fedflat.errors import RunError, printable
+from fedflat.execution.wire_envelope import message_id
+from fedflat.files import Damaged, write_file
+from fedflat.version import __version__
+
+ALIVE = 15.0
+"""Seconds after its last hello in which a client counts as online."""
+AGAIN = 10.0
+"""Seconds after which what a client has not answered is sent again."""
+STEP = 0.2
+"""Seconds between two looks at who is there."""
+MOST_MESSAGE = 2**30
+"""Bytes of the largest message, unless told otherwise."""
+SESSIONS: dict[str, Session] = {}
+"""The sessions of this process, by run."""
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class ClientLink:
+    """What the server knows of a client."""
+
+    name: str
+    process: str = ""
+    """The session of the client's process; empty if it has never said hello."""
+    seen: float = -ALIVE
+    """When it last said hello."""
+    profile: dict[str, Any] | None = None
+    job: str = ""
+    """The id of the job that it is ready for."""
+    refusal: str = ""
+    """Why it does not take part."""
+    broadcast: str = ""
+    """The id of the last broadcast that its process was sent."""
+    asked: float = -AGAIN
+    """When it was last sent an offer or a job."""
+    late: set[str] = field(default_factory=set)
+    """Requests that were given up, and that it may still work on."""
+    sent: int = 0
+    received: int = 0
+    """Bytes."""
+
+
+class Session:
+    """The server of one run.
+
+    Args:
+        folder: The federation.
+        transport: Carries the messages.
+        run: The id of the run.
+        seed: The seed of the run, from which clients split their data.
+        most: The largest number of bytes of a message that is read.
+        say: Prints a line.
+    """
+
+    def __init__(
+        self,
+        folder: FederationFolder,
+        transport: Transport,
+        *,
+        run: str,
+        seed: int,
+        most: int = MOST_MESSAGE,
+        say: Say = print,
+    ) -> None:
+        self.folder, self.transport, self.run, self.seed, self.say = (
+            folder,
+            transport,
+            run,
+            seed,
+            say,
+        )
+        identity, certificates = folder.identity(), folder.certificates()
+        self.most, self.id = most, secrets.token_hex(8)
+        self.signer = Signer(SERVER, load_key(identity.key, "the server's key"))
+        self.reader = Reader(SERVER, certificates, most)
+        self.clients = {name: ClientLink(name) for name in certificates}
+        self.roster: list[str] = []
+        """The clients of the run, in their order; empty before it has begun."""
+        self.replies: deque[Letter] = deque()
+        """What clients have answered and the pool has not taken."""
+        self.job, self.job_id = b"", ""
+        self.round = 0
+        self.online_in: dict[int, list[int]] = {}
+        """By round: the clients that were online when its cohort was drawn."""
+        self.least, self.wait = 1, 300.0
+        self.unheard: dict[str, int] = {}
+        """How often messages were not read, by reason."""
+        self._log = folder.path / RUNS / f"{run}.jsonl"
+        self._status = StatusFile(self)
+        SESSIONS[run] = self
+        ONLINE[run] = self.online_for
+
+    def push(self, name: str, kind: str, body: bytes = b"", **fields: Any) -> bool:
+        """Send a message to a client; False if it is not connected."""
+        content = self.signer.seal(name, kind, self.id, body, **fields)
+        if not self.transport.push(name, content):
+            return False
+        if name in self.clients:
+            self.clients[name].sent += len(content)
+        return True
+
+    def pump(self, timeout: float = 0.0) -> None:
+        """Handle what clients have sent; wait up to ``timeout`` seconds for something."""
+        for content in self.transport.pull(timeout):
+            try:
+                letter = self.reader.open(content)
+            except Unheard as error:
+                self._not_read(error)
+                continue
+            client = self.clients[letter.sender]
+            client.received += len(content)
+            client.seen = time.monotonic()
+            self._handle(client, letter)
+        self._status.write()
+
+    def online(self) -> list[str]:
+        """The clients that are connected, alive, and ready for the job, sorted."""
+        now, connected = time.monotonic(), self.transport.online()
+        return sorted(
+            name
+            for name, client in self.clients.items()
+            if name in connected
+            and now - client.seen < ALIVE
+            and client.profile is not None
+            and not client.refusal
+            and client.job == self.job_id
+            and (not self.roster or name in self.roster)
+        )
+
+    def begin(self, roster: Iterable[str]) -> None:
+        """Fix the clients of the run and their order."""
+        self.roster = list(roster)
+        for name in self.roster:
+            self.clients.setdefault(name, ClientLink(name))
+
+    def write_roster(self) -> None:
+        """Write what the clients of the run have said of their data."""
+        clients = [self.clients[name].profile for name in self.roster]
+        text = json.dumps({"clients": clients}, indent=1)
+        write_file(self.folder.path / RUNS / f"{self.run}.json", text.encode())
+
+    def use_job(self, job: bytes) -> None:
+        """Send a job to all clients, and wait until those that are there are ready."""
+        self.job, self.job_id = job, message_id(job)
+        for name in self.roster:
+            self._send_job(self.clients[name])
+        self.wait_until(self._all_answered, "ready for the job")
+
+    def _all_answered(self) -> bool:
+        return all(
+            client.refusal or client.job == self.job_id
+            for client in map(self.clients.__getitem__, self.roster)
+        )
+
+    def wait_until(self, done: Callable[[], bool], what: str) -> None:
+        """Wait until something holds, or until ``wait`` seconds are over and enough are online."""
+        end, told = time.monotonic() + self.wait, time.monotonic() + AGAIN
+        while not done():
+            self.pump(STEP)
+            now = time.monotonic()
+            if now > end:
+                break
+            if now > told:
+                told = now + 30.0
+                self.say(f"  waiting for {_names(self._absent())} to be {what}")
+        found = len(self.online())
+        if found < self.least:
+            raise RunError(
+                f"deploy: {found} clients are {what} after {self.wait:g} s, and {self.least} are "
+                f"needed; {_names(self._absent())} are not. See what is wrong there, then go on "
+                "with `fedflat deploy serve --resume RUN_FOLDER`."
+            )
+
+    def _absent(self) -> list[str]:
+        online = set(self.online())
+        return [name for name in self.roster or self.clients if name not in online]
+
+    def online_for(self, round: int) -> Sequence[int]:
+        """The clients among which the cohort of a round is drawn, by number; asked once."""
+        if round not in self.online_in:
+            self.pump()
+            if len(self._free()) < self.least:
+                self.wait_until(lambda: len(self._free()) >= self.least, "online")
+            free = self._free()
+            self.online_in = {round: [self.roster.index(name) for name in free]}
+            self.round = round
+            if self.job:
+                self.log(round=round, online=free)
+        return self.online_in[round]
+
+    def _free(self) -> list[str]:
+        """Those online who do not work on a request that was given up, in the run's order."""
+        online = set(self.online())
+        return [name for name in self.roster if name in online and not self.clients[name].late]
+
+    def log(self, **entry: Any) -> None:
+        """Append a line to the log of the run."""
+        with self._log.open("a") as file:
+            file.write(json.dumps({"time": round(time.time(), 3), **entry}) + "\n")
+
+    def end(self) -> None:
+        """Tell all clients that the run is over."""
+        for name in self.transport.online():
+            self.push(name, "end")
+
+    def close(self) -> None:
+        """Disconnect from all clients."""
+        self._status.write(ended=True)
+        self.transport.close()
+        SESSIONS.pop(self.run, None)
+        ONLINE.pop(self.run, None)
+
+    def _handle(self, client: ClientLink, letter: Letter) -> None:
+        if letter.kind == "hello":
+            self._hello(client, letter.fields)
+        elif letter.session != self.id:
+            self.log(client=client.name, dropped=letter.kind, why="of an earlier session")
+        elif letter.kind == "profile":
+            self._profile(client, letter.fields)
+        elif letter.kind == "refusal":
+            self._refused(client, str(letter.fields.get("why", "")))
+        elif letter.kind == "ready":
+            client.job = str(letter.fields.get("job", ""))
+        elif letter.kind in ("reply", "missing"):
+            self.replies.append(letter)
+
+    def _hello(self, client: ClientLink, fields: dict[str, Any] | Any) -> None:
+        process, version = str(fields.get("process", "")), str(fields.get("version", ""))
+        if process != client.process:
+            what = "is back" if client.process else "is here"
+            self.say(f"  {client.name} {what}")
+            self.log(client=client.name, joined=process)
+            client.process, client.job, client.broadcast = process, "", ""
+            client.refusal, client.profile = "", None
+            client.late.clear()
+            client.asked = -AGAIN
+        if version != __version__:
+            self.refuse(
+                client,
+                f"the server has fedflat {__version__} and {client.name} has {version[:20]}. Use "
+                "the same version on both sides.",
+            )
+            return
+        if fields.get("server") != self.id:
+            if time.monotonic() - client.asked > AGAIN:
+                client.job, client.broadcast, client.asked = "", "", time.monotonic()
+                self.push(client.name, "offer", run=self.run, seed=self.seed)
+        elif self.job_id and fields.get("job") != self.job_id:
+            if not fields.get("busy") and time.monotonic() - client.asked > AGAIN:
+                self._send_job(client)
+        elif self.job_id:
+            client.job = self.job_id
+
+    def _profile(self, client: ClientLink, fields: Any) -> None:
+        try:
+            check(dict(fields), CLIENT)
+        except Damaged as error:
+            self._refused(client, f"its description cannot be read: {error}")
+            return
+        if self.roster and client.name not in self.roster:
+            self.refuse(client, "this run has begun without you. Join the next one.")
+            return
+        client.profile = dict(fields) | {"name": client.name}
+        if self.job:
+            self._send_job(client)
+
+    def _send_job(self, client: ClientLink) -> None:
+        if client.profile is None or client.refusal:
+            return
+        client.asked = time.monotonic()
+        self.push(client.name, "job", self.job)
+
+    def refuse(self, client: ClientLink, why: str) -> None:
+        """Tell a client that it cannot take part, and why."""
+        self.push(client.name, "refused", why=why)
+        self._refused(client, why)
+
+    def _refused(self, client: ClientLink, why: str) -> None:
+        if client.refusal != why:
+            client.refusal = why
+            self.say(f"  {client.name} does not take part: {printable(why)}")
+            self.log(client=client.name, refused=why)
+
+    def _not_read(self, error: Unheard) -> None:
+        why = str(error)
+        self.unheard[why] = self.unheard.get(why, 0) + 1
+        if self.unheard[why] == 1:
+            self.say(f"  a message was not read: {printable(why)}")
+            self.log(unread=why)
+        if error.sender and error.sender not in self.clients:
+            self.push(
+                error.sender,
+                "refused",
+                why=f"{error.sender} is not registered here. Ask the server's owner for a new "
+                "file, or for the client's certificate in clients/ to be put back.",
+            )
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:8]) or "nobody"
+    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def log_path(folder: Path, run: str) -> Path:
+    """The log of a run: who was online, who joined, and every reply that came."""
+    return folder / RUNS / f"{run}.jsonl"

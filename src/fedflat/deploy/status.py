@@ -1,0 +1,107 @@
+"""What a server does, in a file that ``fedflat deploy status`` reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedflat.errors import SettingError
+from fedflat.files import Damaged, read_json, write_file
+from fedflat.text_table import aligned
+
+if TYPE_CHECKING:
+    from fedflat.deploy.session import Session
+
+FILE = "status.json"
+EVERY = 1.0
+"""Least seconds between two writes."""
+
+
+class StatusFile:
+    """The status of a session, written at most once a second."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self._written = session, -EVERY
+
+    def write(self, *, ended: bool = False) -> None:
+        """Write the status, unless it was just written."""
+        now = time.monotonic()
+        if now - self._written < EVERY and not ended:
+            return
+        self._written, session = now, self.session
+        online = set(session.online())
+        clients = {
+            name: {
+                "online": name in online,
+                "seen": round(now - client.seen, 1) if client.process else None,
+                "examples": client.profile["examples"] if client.profile else None,
+                "refusal": client.refusal,
+                "late": len(client.late),
+                "sent": client.sent,
+                "received": client.received,
+            }
+            for name, client in session.clients.items()
+        }
+        text = {
+            "run": session.run,
+            "pid": os.getpid(),
+            "ended": ended,
+            "time": time.time(),
+            "round": session.round,
+            "unread": session.unheard,
+            "clients": clients,
+        }
+        write_file(session.folder.path / FILE, json.dumps(text, indent=1).encode())
+
+
+def read_status(folder: Path) -> dict[str, Any]:
+    """The last status of the federation's server."""
+    try:
+        found: dict[str, Any] = read_json(folder / FILE)
+    except Damaged as error:
+        raise SettingError(
+            f"{folder} has no status: {error}. Start a server: `fedflat deploy serve METHOD "
+            f"--federation {folder}`."
+        ) from None
+    return found
+
+
+def status_text(folder: Path) -> str:
+    """The status as people read it."""
+    found = read_status(folder)
+    ago = time.time() - found["time"]
+    running = not found["ended"] and _alive(found["pid"])
+    state = "is running" if running else "has ended" if found["ended"] else "was stopped"
+    head = [
+        f"run {found['run']} {state}, round {found['round'] + 1}, status of {ago:.0f} s ago",
+    ]
+    if found["unread"]:
+        head += [f"messages not read: {why} ({count})" for why, count in found["unread"].items()]
+    rows = [
+        [
+            name,
+            "refused" if one["refusal"] else "late" if one["late"] else _state(one, running),
+            "" if one["examples"] is None else f"{one['examples']:,}",
+            "" if one["seen"] is None else f"{one['seen'] + ago:.0f} s ago",
+            f"{one['sent'] / 1e6:.1f} MB",
+            f"{one['received'] / 1e6:.1f} MB",
+        ]
+        for name, one in sorted(found["clients"].items())
+    ]
+    columns = ["client", "state", "examples", "seen", "sent", "received"]
+    return "\n".join([*head, aligned([columns, *rows])])
+
+
+def _state(one: dict[str, Any], running: bool) -> str:
+    return "online" if one["online"] and running else "offline"
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
