@@ -143,6 +143,8 @@ from fedflat.methods.fedspeed import fedspeed as fedspeed
 from fedflat.methods.fedvc import fedvc as fedvc
 from fedflat.methods.hfl import hfl as hfl
 from fedflat.methods.ladd import self_training as self_training
+from fedflat.methods.local_adam import local_adam as local_adam
+from fedflat.methods.local_adam import local_adamw as local_adamw
 from fedflat.methods.mcd import mcd as mcd
 from fedflat.methods.mime import mime as mime
 from fedflat.methods.mime import mimelite as mimelite
@@ -199,11 +201,13 @@ from fedflat.models.cnn import tiny_convnet as tiny_convnet
 from fedflat.models.deeplab import deeplabv3 as deeplabv3
 from fedflat.models.embedder import embedder as embedder
 from fedflat.models.femnist_cnn import femnist_cnn as femnist_cnn
+from fedflat.models.frozen import frozen as frozen
 from fedflat.models.lstm import char_lstm as char_lstm
 from fedflat.models.lstm import word_lstm as word_lstm
 from fedflat.models.mobilenet import mobilenetv2 as mobilenetv2
 from fedflat.models.resnet import resnet18 as resnet18
 from fedflat.models.resnet import resnet20 as resnet20
+from fedflat.models.resnet18_gem import resnet18_gem as resnet18_gem
 from fedflat.models.simple import logistic as logistic
 from fedflat.models.simple import mlp as mlp
 from fedflat.models.spec import ModelSpec as ModelSpec

@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
 from fedflat.client.local import LocalTraining
+from fedflat.client.local_adam import LocalAdam
 from fedflat.client.piece import ClientState
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.core.messages import Broadcast
@@ -149,6 +150,41 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.05])
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_local_adam_is_torchs(decay: float, decoupled: bool) -> None:
+    local = LocalTraining(epochs=3, batch_size=4, weight_decay=0.0 if decoupled else decay)
+    learner = Learner(network(), (4,), 3, seed=0, dtype="float64")
+    start = learner.initial()
+    adam = LocalAdam(decay=decay if decoupled else 0.0)
+    job = ClientJob(learner, (*local.pieces(keep=False), adam), local, seed=5)
+    request = Request(7, Broadcast(2, start.params, start.buffers, 0.3), {})
+    reply, state = run_client(job, request, DATA)
+    module = network()
+    kind = torch.optim.AdamW if decoupled else torch.optim.Adam
+    stepper = kind(module.parameters(), lr=0.3, weight_decay=decay)
+    for places in local.batches(5, 2, 7, 11):
+        stepper.zero_grad()
+        cross_entropy(module(X[places]), DATA.labels[places]).backward()
+        stepper.step()
+    end = nn.utils.parameters_to_vector(module.parameters()).detach()
+    torch.testing.assert_close(start.params - reply.delta, end, rtol=0, atol=1e-10)
+    assert state == {}
+
+
+@pytest.mark.parametrize("size", [1834, 10000, 200000, 3])
+def test_the_number_of_local_steps_has_a_limit(size: int) -> None:
+    """The thesis' number of steps for batches of four: floor(n / 4), at most 2500, at least 1."""
+    local = LocalTraining(batch_size=4, drop_last=True, max_steps=2500)
+    expected = {1834: 458, 10000: 2500, 200000: 2500, 3: 1}[size]
+    assert local.planned_steps(0, 0, size) == expected
+    batches = list(local.batches(0, 0, 0, size))
+    assert len(batches) == expected
+    assert local.samples(0, 0, size) == sum(map(len, batches))
+    assert local.epochs_of(0, 0, size) == expected / max(size // 4, 1)
+    assert LocalTraining(steps=9, max_steps=5).planned_steps(0, 0, 3) == 5
+
+
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.05])
 @pytest.mark.parametrize("clip", [None, 0.2])
@@ -227,6 +263,7 @@ def test_a_kept_momentum_goes_on_where_it_stopped() -> None:
         LocalTraining(batch_size=4, steps=5),
         LocalTraining(batch_size=4, steps=2, drop_last=True),
         LocalTraining(batch_size=4, virtual=6),
+        LocalTraining(batch_size=4, epochs=3, max_steps=2),
     ],
     ids=str,
 )

@@ -79,6 +79,14 @@ def test_there_is_no_server() -> None:
         centralised() + median()
 
 
+@pytest.mark.parametrize("text", ["scaffold()", "feddc(0.1)", "fedcm()", "mofedsam()"])
+def test_what_divides_updates_by_the_rate_refuses_local_adam(text: str) -> None:
+    with pytest.raises(SettingError, match=r"wrong with local Adam|no gradients with local Adam"):
+        prepare(experiment(f"{text} + local_adam()", LocalTraining()))
+    with pytest.raises(SettingError, match="local momentum cannot be added"):
+        prepare(experiment("local_adam()"))
+
+
 def test_scaffold_refuses_local_momentum() -> None:
     for text in ("scaffold()", "feddc(0.1)", "fedgamma()", "fedlesam() + scaffold()"):
         with pytest.raises(

@@ -37,6 +37,8 @@ TWINS = {
     "fsa": "fedfsa",
     "last_sam": "last_sam",
     "layerwise_sam": "layerwise_sam",
+    "local_adam": "local_adam",
+    "local_adamw": "local_adam",
     "man": "man",
     "mime": "mime",
     "mimelite": "mime",

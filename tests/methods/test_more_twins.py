@@ -36,6 +36,7 @@ from literal import (
     fedlesam,
     fedsmoo,
     fedspeed,
+    local_adam,
     mime,
     mofedsam,
     scaffold,
@@ -90,6 +91,23 @@ def test_scaffold(still: Some, server_lr: float) -> None:
     same(desks(run_folder, "scaffold", "c"), trace.c)
     same(kept(run_folder, "scaffold", "c", still[0]), trace.c_k)
     local_models(run_folder, trace, still[1])
+
+
+@pytest.mark.parametrize("state", ["reset", "client", "server"])
+def test_local_adam(still: Some, state: str) -> None:
+    trace = local_adam.run(*slower(still, 0.7), b1=0.8, b2=0.95, eps=1e-3, state=state)
+    text = f"local_adam(b1=0.8, b2=0.95, eps=0.001, state='{state}')"
+    run_folder = agree(f"{text} + server_sgd(0.7) + all_clients()", trace, still)
+    local_models(run_folder, trace, still[1])
+    if state == "server":
+        same(desks(run_folder, "local_adam", "m"), trace.m)
+    if state == "client":
+        same(kept(run_folder, "local_adam", "v", still[0]), trace.kept)
+
+
+def test_local_adamw(still: Some) -> None:
+    trace = local_adam.run(*still, decay=0.3)
+    agree("local_adamw(weight_decay=0.3)", trace, still)
 
 
 def test_fedgamma(still: Some) -> None:

@@ -12,6 +12,7 @@ import fedflat
 from fedflat import (
     cnn,
     femnist_cnn,
+    frozen,
     fsa_cnn,
     logistic,
     mcmahan_cnn,
@@ -52,6 +53,7 @@ ROWS: list[tuple[ModelSpec, tuple[int, ...], int]] = [
     (resnet18(norm="batch"), (1, 8, 8), 1 + 2 * 8),
     (mobilenetv2(width=0.5), (3, 32, 32), 1 + 1 + 2 * 16 + 1),
     (mobilenetv2(norm="group", width=0.25, dropout=0), (1, 32, 33), 1 + 1 + 2 * 16 + 1),
+    (frozen(mlp([9]), "fc1"), (7,), 1),
     (stochastic(mlp([9]), dim=4, train_samples=3, test_samples=5), (7,), 1),
     (stochastic(dim=8), (1, 16, 16), 4),
 ]
@@ -69,6 +71,8 @@ IMAGE_MODELS = [
 SMALLEST = list(zip(IMAGE_MODELS, [16, 16, 8, 4, 8, 32, 6, 4], strict=True))
 OF_PIXELS = {"bisenetv2", "deeplabv3"}
 """Models with scores at every pixel have a table of their own, in test_models_of_pixels.py."""
+OF_PLACES = {"resnet18_gem"}
+"""Its descriptors have a fixed width; its tests are in test_resnet18_gem.py."""
 every_row = pytest.mark.parametrize(("spec", "shape", "activations"), ROWS, ids=IDS)
 
 
@@ -86,7 +90,7 @@ def batch(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.T
 def test_the_table_holds_every_registered_model() -> None:
     said = {repr(spec).partition("(")[0] for spec, _, _ in ROWS}
     of_tasks = {repr(row[0]).partition("(")[0] for row in OF_TASKS}
-    assert said | OF_PIXELS | of_tasks == {entry.name for entry in registered("model")}
+    assert said | OF_PIXELS | OF_PLACES | of_tasks == {entry.name for entry in registered("model")}
 
 
 @pytest.mark.parametrize("entry", list(registered("model")), ids=lambda entry: entry.name)

@@ -34,6 +34,7 @@ SAID: dict[str, Any] = {
     "sampler_seed": "round",
     "local_epochs": 2,
     "local_steps": 4,
+    "max_local_steps": 3,
     "batch_size": 5,
     "lr": "decay(0.2, 0.5)",
     "weight_decay": 0.01,

@@ -78,9 +78,9 @@ class Learner:
         """Current parameters in training, for tasks that choose examples by the model's output."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("flat", "sibling", "at")} | {
-            "at": None
-        }
+        return {
+            k: v for k, v in self.__dict__.items() if k not in ("flat", "sibling", "frozen", "at")
+        } | {"at": None}
 
     @cached_property
     def flat(self) -> FlatModule:
@@ -91,6 +91,12 @@ class Learner:
     def sibling(self) -> FlatModule:
         """A second module of this process, to evaluate another model during training."""
         return self.copy()
+
+    @cached_property
+    def frozen(self) -> Tensor | None:
+        """Mask of the parameters that keep their values; None if there are none."""
+        mask = self.flat.layout.frozen_mask()
+        return None if mask is None else mask.to(self.device)
 
     def copy(self) -> FlatModule:
         """Return a new module with the initial parameters."""

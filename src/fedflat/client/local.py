@@ -56,9 +56,8 @@ class LocalTraining(LocalSettings):
         """Return the number of local steps in round ``t``."""
         if self.orders is not None:
             return len(self._given(t, client))
-        if self.steps is not None:
-            return self.steps
-        return self.epochs * self._per_epoch(self.virtual or examples)
+        steps = self.steps or self.epochs * self._per_epoch(self.virtual or examples)
+        return steps if self.max_steps is None else min(steps, self.max_steps)
 
     def samples(self, t: int, client: int, examples: int) -> int:
         """Return the number of examples processed in round ``t``, all epochs counted."""
@@ -74,7 +73,8 @@ class LocalTraining(LocalSettings):
         if self.orders is not None:
             return min(map(len, self._given(t, client)))
         whole, rest = divmod(self.virtual or examples, self.batch_size)
-        never_reached = self.steps is not None and self.steps <= whole
+        limits = [one for one in (self.steps, self.max_steps) if one is not None]
+        never_reached = bool(limits) and min(limits) <= whole
         skipped = whole and (self.drop_last or never_reached)
         return rest if rest and not skipped else self.batch_size
 
@@ -87,8 +87,10 @@ class LocalTraining(LocalSettings):
         if self.orders is not None:
             return sum(map(len, self._given(t, client))) / examples
         if self.steps is not None:
-            return self.steps * min(self.batch_size, examples) / examples
-        return self.epochs
+            steps = self.planned_steps(t, client, examples)
+            return steps * min(self.batch_size, examples) / examples
+        whole = self.epochs * self._per_epoch(self.virtual or examples)
+        return self.epochs * self.planned_steps(t, client, examples) / whole
 
     def _draw(self, examples: int, rng: torch.Generator) -> Tensor | None:
         """The indices that make up a virtual client; None for all examples."""

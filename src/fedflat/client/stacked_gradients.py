@@ -43,6 +43,7 @@ class StackedGradients:
         self.learner, self.layout = learner, learner.flat.layout
         self.module = _without_counters(copy.deepcopy(learner.flat.module)).train()
         self.buffers = learner.flat.buffers
+        self.frozen = learner.frozen
         self.at: Tensor | None = None
         self._calls: Counter[Any] = Counter()
         self._traced: dict[Any, Gradients] = {}
@@ -64,6 +65,8 @@ class StackedGradients:
         shapes = (shared, form, *((t.shape, t.dtype) for t in given))
         gradients = self._untraced(shapes, terms) if terms else self._quickest(shapes, given)
         gradient, (loss, (buffers, count)) = gradients(*given)
+        if self.frozen is not None:
+            gradient = gradient.masked_fill(self.frozen, 0.0)
         return loss, gradient, buffers, self._counts.get(shapes, count)
 
     def _quickest(self, shapes: Any, given: list[Tensor]) -> Gradients:

@@ -228,6 +228,11 @@ class GradientBackend(Protocol):
     at: Tensor | None
     """The current parameters when the next batch is built."""
 
+    @property
+    def frozen(self) -> Tensor | None:
+        """Mask of the parameters that keep their values; None if there are none."""
+        ...
+
     def oracle(self, batch: Batch, terms: Terms) -> BatchOracle:
         """Return the gradient function of one batch."""
         ...
@@ -288,7 +293,10 @@ def local_train(
             batch = piece.batch(v, batch)
         oracle = backend.oracle(batch, [(p, v) for p, v in stack if isinstance(p, Term)])
         rate = lr * math.prod(piece.lr_factor(v) for piece, v in stack)
-        w = torch.sub(w, _compose(oracle, stack, spy)(w), alpha=rate)
+        step = _compose(oracle, stack, spy)(w)
+        if backend.frozen is not None:  # weight decay would move them
+            step = step.masked_fill(backend.frozen, 0.0)
+        w = torch.sub(w, step, alpha=rate)
         assert oracle.loss is not None, "no piece asked for a gradient"
         losses.append(oracle.loss)
         counted = counted + oracle.count

@@ -56,6 +56,9 @@ class Layout:
     head: tuple[str, ...] = ()
     """Parameter names of the head: convolutions and linear layers of the submodules listed in the
     module's ``head_layers``. Without that attribute, the last layer."""
+    frozen: tuple[str, ...] = ()
+    """Names of parameters that keep their values: those of the submodules listed in the module's
+    ``frozen_layers``."""
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
@@ -76,8 +79,16 @@ class Layout:
             if isinstance(part, nn.modules.batchnorm._BatchNorm)
         ]
         return cls(
-            *_columns(params), *_columns(buffers), tuple(norms), _head(module, params[-1][0])
+            *_columns(params),
+            *_columns(buffers),
+            tuple(norms),
+            _head(module, params[-1][0]),
+            _frozen(module, [name for name, _ in params]),
         )
+
+    def frozen_mask(self) -> Tensor | None:
+        """Mask over the parameter vector: True where it is frozen; None if nothing is."""
+        return self.where(lambda name, shape: name in self.frozen) if self.frozen else None
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -138,6 +149,14 @@ def _head(module: nn.Module, last: str) -> tuple[str, ...]:
     )
 
 
+def _frozen(module: nn.Module, names: Sequence[str]) -> tuple[str, ...]:
+    layers = getattr(module, "frozen_layers", ())
+    found = [n for n in names if any(n == one or n.startswith(f"{one}.") for one in layers)]
+    if names and len(found) == len(names):
+        raise SettingError("all layers of the model are frozen. Leave at least one to train.")
+    return tuple(found)
+
+
 def _columns(
     pairs: list[tuple[str, tuple[int, ...]]],
 ) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
@@ -171,6 +190,9 @@ class FlatModule:
             self._leaves, torch.split(self._params, list(self.layout.sizes)), strict=True
         ):
             p.data = w.view(p.shape)
+        for name, p in zip(self.layout.names, self._leaves, strict=True):
+            if name in self.layout.frozen:
+                p.requires_grad_(False)  # no gradient is computed; it counts as zero
         self._buffers = torch.zeros(
             sum(self.layout.buffer_sizes), dtype=self.dtype, device=self.device
         )

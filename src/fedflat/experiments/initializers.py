@@ -12,6 +12,7 @@ of.
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -96,7 +97,7 @@ class LoadedWeights(Initializer):
 
 @dataclass(frozen=True, repr=False)
 class FromWeights(LoadedWeights):
-    """Weights of a safetensors file, by the module's own names.
+    """Weights of a safetensors file, or of a state dict saved by torch, by the module's own names.
 
     ``keep="matching"`` takes those of the same name and shape and leaves the others fresh, such as
     a last layer for another number of classes.
@@ -110,11 +111,13 @@ class FromWeights(LoadedWeights):
 
     def weights(self) -> Named:
         """What is in the file."""
+        content = self._content()
         try:
-            return tensors_in(self._content())
+            return state_dict_in(content) if _is_torch(content) else tensors_in(content)
         except Damaged as error:
             raise RunError(
-                f"from_weights: {self.path} is no safetensors file ({error}). Name one."
+                f"from_weights: {self.path} is neither a safetensors file nor a state dict saved "
+                f"by torch ({error}). Name one."
             ) from None
 
     def digest(self) -> str:
@@ -284,6 +287,23 @@ def fit_weights(named: Named, prepared: PreparedRun, start: LoadedWeights | Pret
             "classes" + (", or keep='matching', which leaves those fresh." if alike else ".")
         )
     return fresh.from_state_dict(ours | alike)
+
+
+def _is_torch(content: bytes) -> bool:
+    """True for a file of ``torch.save``: a zip archive, or the pickle of older versions."""
+    return content.startswith((b"PK\x03\x04", b"\x80\x02"))
+
+
+def state_dict_in(content: bytes) -> Named:
+    """The tensors of a state dict saved by torch; nothing else in the file is executed."""
+    try:
+        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:  # zipfile, pickle and torch raise many types
+        raise Damaged(str(error).partition("\n")[0]) from None
+    named = {str(name): t for name, t in found.items()} if isinstance(found, dict) else {}
+    if not named or not all(isinstance(t, torch.Tensor) for t in named.values()):
+        raise Damaged("it holds no tensors by name")
+    return named
 
 
 def _check(owner: str, name: str, path: object, keep: str) -> None:

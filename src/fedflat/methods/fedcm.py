@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedflat.client.local_adam import LocalAdam
 from fedflat.client.piece import ClientContext, ModelInfo, Piece
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import GradFn
@@ -40,11 +41,17 @@ class Mix(Piece):
         scalar("fedcm", "a", self.a, high=1)
 
     def check(self, site: ModelInfo) -> None:
-        """Refuse a learning rate that changes within local training."""
+        """Refuse local Adam, and a learning rate that changes within local training."""
         if any(type(piece).lr_factor is not Piece.lr_factor for piece in site.pieces):
             raise SettingError(
                 "fedcm divides clients' updates by steps times learning rate, which is wrong if "
                 "the rate decreases within local training. Leave out poly_rate()."
+            )
+
+        if any(isinstance(piece, LocalAdam) for piece in site.pieces):
+            raise SettingError(
+                "fedcm mixes gradients with clients' updates divided by steps times learning rate, "
+                "which are no gradients with local Adam. Leave one of them out."
             )
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ option II.
              c_k  <- c_k'
     server   w    <- w - mean(delta_k);    c <- c + (1/K) sum_{k in cohort} dc_k    K: all clients
 
-``c`` is the one received, ``tau_k`` the number of steps taken. Local momentum would make the
-division by ``tau_k lr`` wrong, so it is refused.
+``c`` is the one received, ``tau_k`` the number of steps taken. Local momentum and
+local Adam would make the division by ``tau_k lr`` wrong, so they are refused.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from fedflat.client.gradient_transforms import Momentum
+from fedflat.client.local_adam import LocalAdam
 from fedflat.client.piece import ClientContext, ModelInfo, Piece
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import GradFn
@@ -40,11 +41,16 @@ class Scaffold(Piece):
     uploads_private = True
 
     def check(self, site: ModelInfo) -> None:
-        """Refuse local momentum."""
+        """Refuse local momentum and local Adam."""
         if any(isinstance(piece, Momentum) for piece in site.pieces):
             raise SettingError(
                 "scaffold divides a client's update by steps times learning rate, which is wrong "
                 "with local momentum. Use momentum 0."
+            )
+        if any(isinstance(piece, LocalAdam) for piece in site.pieces):
+            raise SettingError(
+                "scaffold divides a client's update by steps times learning rate, which is wrong "
+                "with local Adam. Leave one of them out."
             )
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:

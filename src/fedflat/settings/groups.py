@@ -228,6 +228,16 @@ class LocalSettings(PlainFields):
         low=1,
         either="work",
     )
+    max_steps: int | None = setting(
+        None,
+        "most local steps per round, for clients with many examples",
+        purpose=LOCAL,
+        option="max_local_steps",
+        metavar="S",
+        low=1,
+        later=True,
+        unsaid="no limit",
+    )
     batch_size: int = setting(64, "examples per step", purpose=LOCAL, metavar="B", low=1)
     lr: Scalar = setting(
         0.1,

@@ -23,6 +23,7 @@ class Settings(TypedDict, total=False):
     cohorts: Cohorts | None
     local_epochs: int
     local_steps: int | None
+    max_local_steps: int | None
     batch_size: int
     lr: Scalar | str
     weight_decay: Scalar | str

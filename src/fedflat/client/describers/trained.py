@@ -27,7 +27,9 @@ class Trained(Describer):
 
     def job(self, job: ClientJob) -> ClientJob:
         """Return a job of plain SGD for ``epochs`` epochs over all the client's data."""
-        local = replace(job.local, epochs=self.epochs, steps=None, virtual=None, orders=None)
+        local = replace(
+            job.local, epochs=self.epochs, steps=None, max_steps=None, virtual=None, orders=None
+        )
         return replace(job, pieces=local.pieces(keep=False), local=local, returns_models=False)
 
     def samples(self, client: ClientWork) -> int:

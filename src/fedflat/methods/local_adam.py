@@ -1,0 +1,79 @@
+"""Clients that step with Adam or AdamW, and what becomes of the moments between rounds.
+
+    state="reset"    they start at 0 in every round: clients keep nothing, nothing more is sent
+    state="client"   each client keeps its own for the next time it is selected
+    state="server"   the server averages m and v like the model and sends them with it; t grows by
+                     the mean number of steps of the cohort
+
+The formulas are in `fedflat.client.local_adam`. The local learning rate is the run's. Methods that
+divide a client's update by steps times learning rate (SCAFFOLD, FedCM) cannot be combined with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from fedflat.client.local_adam import AveragedLocalAdam, KeptLocalAdam, LocalAdam
+from fedflat.composition.method import Method, method
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.schedules import Scalar
+from fedflat.core.stage import Stage
+from fedflat.errors import choice
+from fedflat.server.piece import Send, ServerContext, ServerPiece
+
+STATES = {"reset": LocalAdam, "client": KeptLocalAdam, "server": AveragedLocalAdam}
+
+
+@dataclass(frozen=True, repr=False)
+class ServerMoments(ServerPiece):
+    """The server's half: the mean of the clients' moments."""
+
+    stage, key = Stage.CORRECT, "local_adam"
+    stateful = True
+
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
+        """Send the moments with the model and average those that come back."""
+        replies = send(broadcast.enclose(self.key, **context.state))
+        if broadcast.instruction.trains:
+            means = {name: replies.mean(self.key, name, replies.weighting) for name in ("m", "v")}
+            before = context.state.get("t", torch.zeros_like(broadcast.params[:1]))
+            context.state.update(means, t=before + replies.steps)
+        return replies
+
+
+@method
+def local_adam(
+    b1: float = LocalAdam.b1,
+    b2: float = LocalAdam.b2,
+    eps: float = LocalAdam.eps,
+    state: str = "reset",
+) -> Method:
+    """Local steps with Adam (Kingma and Ba, ICLR 2015).
+
+    ``state``: moments are ``"reset"`` in every round, kept by each ``"client"``, or averaged by the
+    ``"server"``.
+    """
+    return _with_state(b1, b2, eps, 0.0, state)
+
+
+@method
+def local_adamw(
+    weight_decay: Scalar = 0.01,
+    b1: float = LocalAdam.b1,
+    b2: float = LocalAdam.b2,
+    eps: float = LocalAdam.eps,
+    state: str = "reset",
+) -> Method:
+    """Local steps with AdamW, whose weight decay is not scaled by the moments (Loshchilov, 2019).
+
+    ``state`` as in ``local_adam``.
+    """
+    return _with_state(b1, b2, eps, weight_decay, state)
+
+
+def _with_state(b1: float, b2: float, eps: float, decay: Scalar, state: str) -> Method:
+    choice("local_adam", "state", state, list(STATES))
+    server = (ServerMoments(),) if state == "server" else ()
+    return Method(client=(STATES[state](b1, b2, eps, decay),), server=server)
