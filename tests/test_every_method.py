@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from fedflat.client.local import LocalTraining
+from fedflat.client.local_adam import AveragedLocalAdam, KeptLocalAdam, LocalAdam
 from fedflat.client.piece import ClientState
 from fedflat.client.private_parameters import Private
 from fedflat.client.styles import Cfsi, Lab
@@ -185,6 +186,9 @@ def normalised() -> nn.Module:
 LOCAL = LocalTraining(batch_size=4, lr=0.05, momentum=0.5, weight_decay=0.01)
 NEEDS: dict[type, dict[str, Any]] = {
     Scaffold: {"local": replace(LOCAL, momentum=0.0)},
+    LocalAdam: {"local": replace(LOCAL, momentum=0.0)},
+    KeptLocalAdam: {"local": replace(LOCAL, momentum=0.0)},
+    AveragedLocalAdam: {"local": replace(LOCAL, momentum=0.0)},
     Private: {
         "model": normalised,
         "local": replace(LOCAL, drop_last=True),

@@ -10,7 +10,7 @@ Kingma and Ba, Adam, ICLR 2015; Loshchilov and Hutter, Decoupled Weight Decay Re
  4      w <- w - eta_l (mhat / (sqrt(vhat) + eps) + decay w),  mhat = m / (1 - b1^n), vhat likewise
     server:
  5      w^{t+1} = w^t - eta_g sum_k p_k (w^t - w_k)
- 6      state "server": m, v = sum_k p_k (m_k, v_k);  n <- n + the mean of the clients' steps
+ 6      state "server": m, v = sum_k p_k (mhat_k, vhat_k);  n = infinity from now on
 """
 
 from __future__ import annotations
@@ -53,15 +53,14 @@ def run(
                 v = b2 * v + (1 - b2) * u * u  # 3
                 mhat, vhat = m / (1 - b1**n), v / (1 - b2**n)
                 w = w - plan.lr[t] * (mhat / (np.sqrt(vhat) + eps) + decay * w)  # 4
-            local[k], moments[k] = w, (m, v, n)
+            local[k], moments[k] = w, (mhat, vhat)
             own[k] = (m, v, n)
         w_server = w_server - plan.server_lr * sum(
             p[k] * (w_server - local[k]) for k in plan.cohorts[t]
         )  # 5
         if state == "server":
             m, v = (sum(p[k] * moments[k][i] for k in plan.cohorts[t]) for i in range(2))
-            steps = [plan.steps(t, k) for k in plan.cohorts[t]]
-            common = (m, v, common[2] + sum(steps) / len(steps))  # 6
+            common = (m, v, np.inf)  # 6
         trace.server.append(w_server)
         trace.local.append(local)
         trace.m.append(common[0])

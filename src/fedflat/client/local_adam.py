@@ -106,9 +106,14 @@ class AveragedLocalAdam(LocalAdam):
     uploads_private = True
 
     def moments_before(self, v: ClientContext) -> dict[str, Tensor]:
-        return dict(v.inbox)
+        if not bool(v.inbox["v"].any()):  # before the first replies
+            return {}
+        # They were corrected before they were sent: infinitely many steps need no correction.
+        return {**v.inbox, "t": torch.full_like(v.inbox["m"][..., :1], torch.inf)}
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Send the moments; the server knows the number of steps."""
-        v.outbox.update(m=v.scratch["m"], v=v.scratch["v"])
+        """Send the moments, corrected for their start at 0."""
+        s = v.scratch
+        v.outbox["m"] = s["m"] / (1 - self.b1 ** s["t"])
+        v.outbox["v"] = s["v"] / (1 - self.b2 ** s["t"])
         return w

@@ -2,8 +2,8 @@
 
     state="reset"    they start at 0 in every round: clients keep nothing, nothing more is sent
     state="client"   each client keeps its own for the next time it is selected
-    state="server"   the server averages m and v like the model and sends them with it; t grows by
-                     the mean number of steps of the cohort
+    state="server"   the server averages m and v like the model and sends them with it; clients
+                     correct them for their start at 0 before they send them, and never again
 
 The formulas are in `fedflat.client.local_adam`. The local learning rate is the run's. Methods that
 divide a client's update by steps times learning rate (SCAFFOLD, FedCM) cannot be combined with it.
@@ -35,11 +35,12 @@ class ServerMoments(ServerPiece):
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """Send the moments with the model and average those that come back."""
-        replies = send(broadcast.enclose(self.key, **context.state))
+        zero = torch.zeros_like(broadcast.params)
+        moments = {name: context.state.get(name, zero) for name in ("m", "v")}
+        replies = send(broadcast.enclose(self.key, **moments))
         if broadcast.instruction.trains:
-            means = {name: replies.mean(self.key, name, replies.weighting) for name in ("m", "v")}
-            before = context.state.get("t", torch.zeros_like(broadcast.params[:1]))
-            context.state.update(means, t=before + replies.steps)
+            for name in ("m", "v"):
+                context.state[name] = replies.mean(self.key, name, replies.weighting)
         return replies
 
 
