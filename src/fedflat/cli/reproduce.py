@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedflat.errors import SettingError, SpellingError, number, printable
-from fedflat.papers.reproduce.selection import Table, cells_of, find_table
+from fedflat.papers.reproduce.selection import Table, cells_of, find_table, with_references
 from fedflat.registry.plugins import plugin_words
 
 if TYPE_CHECKING:
@@ -30,10 +30,11 @@ def reproduce(args: Namespace) -> int:
         raise SettingError(
             "reproduce: no table was given. Name one, such as fedgloss/table3, or --resume FOLDER."
         )
-    if here is not None and (args.cells or args.add_shadow or args.list or args.out):
+    adds = args.cells or args.add_shadow or args.flatness or args.target
+    if here is not None and (adds or args.list or args.out):
         raise SettingError(
-            f"reproduce: --cells, --add-shadow, --list and --out need a table, and {here} is a folder of runs. Name "
-            f"the table, with --out {here} to add to the folder."
+            "reproduce: --cells, --add-shadow, --flatness, --target, --list and --out need a table, "
+            f"and {here} is a folder of runs. Name the table, with --out {here} to add to the folder."
         )
     if here is None and args.list:
         print(listing(find_table(args.what)))
@@ -86,8 +87,10 @@ def _run(args: Namespace, here: Path | None) -> int:
     for sentence in problems:
         print(printable(sentence), file=sys.stderr)
     if not args.quiet:
-        drawn = " and ".join(f"{name}.png, .svg" for name in names(lines(plan)))
-        print(f"\ntable.md, .csv, .json and {drawn} are in {plan.folder}", file=sys.stderr)
+        drawn = " and ".join(
+            ["table.md, .csv, .json", *(f"{name}.png, .svg" for name in names(lines(plan)))]
+        )
+        print(f"\n{drawn} are in {plan.folder}", file=sys.stderr)
     return 2 if failed else 0
 
 
@@ -97,7 +100,7 @@ def _planned(args: Namespace, here: Path | None, folder: Path) -> TablePlan:
     from fedflat.papers.reproduce.plan import FILE, PlanRequest, new_plan, open_plan
 
     typed = shlex.join(["fedflat", *args.words])
-    how_far = PlanRequest(_seeds(args.seeds), args.rounds, args.share, args.stretch)
+    how_far = PlanRequest(_seeds(args.seeds), args.rounds, args.share, args.stretch, args.examples)
     if here is not None:
         plan = open_plan(here)
         more = how_far != PlanRequest()
@@ -116,7 +119,12 @@ def _planned(args: Namespace, here: Path | None, folder: Path) -> TablePlan:
         )
         cells = list(cells_of(table, args.cells))
         cells += [cell.with_shadow(average) for average in args.add_shadow or [] for cell in cells]
-        plan = plan.added(cells, how_far, typed)
+        scored = [cell for cell in cells if not (cell.needs_target or cell.needs_curvature)]
+        cells += [
+            one.with_flatness(word, args.set) for word in args.flatness or [] for one in scored
+        ]
+        cells += [one.with_target(goal) for goal in args.target or [] for one in scored]
+        plan = plan.added(with_references(cells, table), how_far, typed)
     for job in plan.jobs:
         if not (folder / job.folder / "run.json").exists():
             prepare(job.experiment)

@@ -130,8 +130,14 @@ def row(**more: Any) -> dict[str, Any]:
         (row(seeds=[-1]), r"seeds must be a list of whole numbers from 0, found \[-1\]"),
         (
             row(measure="loss"),
-            "measure must be accuracy, tests.NAME of a further test set, or personal, found 'loss'",
+            "measure must be accuracy, tests.NAME of a further test set, personal, or one of rounds, .* found 'loss'",
         ),
+        (row(measure="rounds"), "rounds needs a target, a score or the name of a row, found None"),
+        (row(measure="cost", target=101), "cost needs a target, .* found 101"),
+        (row(target=50), "a target needs the measure rounds, cost, speedup"),
+        (row(set="train"), "set must be test or train, beside one of the measures lambda_1"),
+        (row(measure="trace", set="all"), "set must be test or train, .* found 'all'"),
+        (row(reported="-"), r"or \"X\", found '-'"),
         (row(settings={"rounds": 0}), "rounds must be a whole number of at least 1, found 0"),
         (
             row(settings={"lrr": 0.1}),

@@ -38,6 +38,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='also evaluate an average of the models of the same runs: "wima(window=100)"; can be repeated',
     )
     add(
+        "--flatness",
+        nargs="+",
+        metavar="MEASURE",
+        help="also measure the curvature of the final models: lambda_1, ratio, trace, local_lambda_1, global_lambda_1",
+    )
+    add(
+        "--set",
+        choices=("test", "train"),
+        default="test",
+        help="examples of --flatness (default test)",
+    )
+    add(
+        "--examples",
+        type=whole,
+        metavar="N",
+        help="measure curvature on N random examples (default: all)",
+    )
+    add(
+        "--target",
+        action="append",
+        metavar="SCORE",
+        help="also report the rounds to a score: 50, or the score of a cell: fedavg, 0.9*centralised; can be repeated",
+    )
+    add(
         "--seeds",
         metavar="N",
         help="number of the authors' seeds, or a list: 0,42 (default: the first)",

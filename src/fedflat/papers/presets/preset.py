@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedflat.papers.measures import FLATNESS, TO_TARGET
 from fedflat.settings.groups import last_tenth
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ class Preset:
     settings: Mapping[str, Any]
     """The other arguments of `fedflat.experiment` that the paper gives."""
     reported: float | None
-    """The number that the paper prints, an accuracy or mean IoU in per cent. None if the paper
-    says that the run does not converge, or prints nothing (``unsaid``).
+    """The number that the paper prints, e.g. an accuracy or mean IoU in per cent. None if the paper
+    says that the run does not converge or does not reach its target (``unreached``), or prints
+    nothing (``unsaid``).
     """
     unsaid: bool = False
     """True if there is no number to compare with."""
@@ -40,9 +42,22 @@ class Preset:
     """The authors' seeds, if they are known. The first one is the default."""
     measure: str = "accuracy"
     """The reported score: "accuracy", or another headline, over the last rounds; the headline on
-    a further test set, as in "tests.unseen"; or "personal", the personalized score of the best
-    round.
+    a further test set, as in "tests.unseen"; "personal", the personalized score of the best round;
+    or a name in `fedflat.papers.measures`.
     """
+    target: float | str | None = None
+    """The score to reach, for "rounds", "cost" and "speedup": see `TableCell.target`."""
+    at: float = 1.0
+    """The share of the rounds after which the score is reported."""
+    where: str = "test"
+    """The examples on which curvature is measured, "test" or "train"."""
+    unreached: bool = False
+    """True if the paper says that the target is not reached."""
+
+    @property
+    def scored(self) -> bool:
+        """True if the number is a score at the end of the run."""
+        return self.measure not in (*TO_TARGET, *FLATNESS) and self.at == 1
 
     def arguments(self, **changed: Any) -> dict[str, Any]:
         """Return the arguments of `fedflat.experiment`, or of `fedflat.run`, with some replaced.
@@ -86,5 +101,5 @@ class Preset:
         'X'
         """
         if self.reported is None:
-            return "-" if self.unsaid else "X"
+            return "-" if self.unsaid or self.unreached else "X"
         return f"{self.reported}" + (f" ± {self.spread}" if self.spread is not None else "")

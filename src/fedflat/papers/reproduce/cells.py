@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fedflat.errors import SettingError, number
+from fedflat.errors import SettingError, SpellingError, nearest, number, shown
+from fedflat.papers.measures import FLATNESS, TO_TARGET
 from fedflat.papers.presets.preset import Preset
 
 if TYPE_CHECKING:
@@ -38,9 +39,19 @@ class TableCell:
     """The authors' seeds, if they are known."""
     measure: str = "accuracy"
     """The reported score: "accuracy", or another headline, over the last rounds; the headline on
-    a further test set, as in "tests.unseen"; or "personal", the personalized score of the best
-    round.
+    a further test set, as in "tests.unseen"; "personal", the personalized score of the best round;
+    or a name in `fedflat.papers.measures`.
     """
+    target: float | str | None = None
+    """The score to reach, for "rounds", "cost" and "speedup": a number in the unit of the
+    headline, the name of a cell whose score it is, or a factor and a name: "0.7*paper/row".
+    """
+    at: float = 1.0
+    """The share of the rounds after which the score is reported."""
+    where: str = "test"
+    """The examples on which curvature is measured, "test" or "train"."""
+    unreached: bool = False
+    """True if the paper says that the target is not reached."""
 
     @classmethod
     def of(cls, preset: Preset) -> TableCell:
@@ -51,12 +62,26 @@ class TableCell:
             arguments=arguments,
             reported=preset.reported,
             spread=preset.spread,
-            diverges=preset.reported is None and not preset.unsaid,
+            diverges=preset.reported is None and not preset.unsaid and not preset.unreached,
             table=preset.table,
             note=preset.note,
             seeds=preset.seeds,
             measure=preset.measure,
+            target=preset.target,
+            at=preset.at,
+            where=preset.where,
+            unreached=preset.unreached,
         )
+
+    @property
+    def needs_target(self) -> bool:
+        """True if its number is what it took to reach a target."""
+        return self.measure in TO_TARGET
+
+    @property
+    def needs_curvature(self) -> bool:
+        """True if its number is about curvature, which is measured after the run."""
+        return self.measure in FLATNESS
 
     @property
     def test(self) -> str:
@@ -107,6 +132,32 @@ class TableCell:
                 "--seeds 0,1,2,3."
             )
         return list(self.seeds[:asked] or range(asked))
+
+    def with_flatness(self, measure: str, where: str) -> TableCell:
+        """Return the cell of the same run that reports its curvature. The paper has no number."""
+        if measure not in FLATNESS:
+            raise SpellingError(
+                f"--flatness: {shown(measure)} is not known.{nearest(measure, FLATNESS)} Known: "
+                f"{', '.join(FLATNESS)}."
+            )
+        return self._without_number(f"@{measure}", measure=measure, where=where)
+
+    def with_target(self, target: str) -> TableCell:
+        """Return the cell of the same run that reports the rounds to a target.
+
+        The target is a number with or without ``%``, the name of a cell, or a factor and a name.
+        """
+        digits = target.strip().removesuffix("%")
+        try:
+            goal: float | str = float(digits)
+        except ValueError:
+            goal = target
+        return self._without_number(f"@{target.replace(' ', '')}", measure="rounds", target=goal)
+
+    def _without_number(self, ending: str, **changed: Any) -> TableCell:
+        none: dict[str, Any] = {"reported": None, "spread": None, "table": "", "note": ""}
+        none |= {"diverges": False, "unreached": False, "target": None}
+        return replace(self, name=f"{self.name}{ending}", at=1.0, **{**none, **changed})
 
     def with_shadow(self, shadow: str) -> TableCell:
         """Return the same run with one more averaged model. The paper has no number for it."""

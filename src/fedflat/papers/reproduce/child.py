@@ -28,6 +28,7 @@ from fedflat.experiments.progress import OnProgress, Progress
 from fedflat.experiments.run_folder.study_file import read_plan
 from fedflat.experiments.study import Reporter, resume, run_one
 from fedflat.files import open_file
+from fedflat.papers.reproduce.plan import open_plan
 from fedflat.registry.plugins import load_plugin
 
 MIN_INTERVAL = 0.5
@@ -65,12 +66,26 @@ def main(words: list[str]) -> int:
                 folder / name,
                 **options,
             )
+        _measure(folder, name, until)
     except KeyboardInterrupt:
         return STOPPED
     except FedflatError as error:
         print(error, file=sys.stderr)
         return 2
     return 0
+
+
+def _measure(folder: Path, name: str, until: int) -> None:
+    """Measure the curvature that the cells of this run report."""
+    entries = [
+        entry
+        for entry in open_plan(folder, reading=True).entries
+        if entry.cell.needs_curvature and name in entry.folders.values()
+    ]
+    if entries:
+        from fedflat.papers.reproduce.measure_flatness import measure_flatness
+
+        measure_flatness(folder / name, entries, until, doing_sender)
 
 
 def set_niceness(nice: int) -> None:
@@ -103,6 +118,12 @@ def send(**facts: Any) -> None:
 def sentence_sender(kind: str) -> Any:
     """Return a callback that sends sentences."""
     return lambda text: send(**{kind: text.strip()})
+
+
+def doing_sender(done: float, total: float, what: str) -> None:
+    """Send what is measured after the rounds, and the share that is done."""
+    share = f", {100 * done / total:.0f} %" if total else ""
+    send(doing=f"curvature ({what}{share})")
 
 
 def progress_sender(exp: Experiment, place: int, total: int) -> OnProgress:

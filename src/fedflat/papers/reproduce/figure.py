@@ -16,8 +16,13 @@ from fedflat.report.figures import COLORS, PAGE, STYLE
 def names(shown: Sequence[TableLine]) -> dict[str, list[TableLine]]:
     """Return the names of the figures, such as `accuracy`, and the cells of each.
 
-    There is one figure per headline score.
+    There is one figure per headline score. Other measures have no curve.
     """
+    shown = [
+        line
+        for line in shown
+        if not (line.status.entry.cell.needs_target or line.status.entry.cell.needs_curvature)
+    ]
     headlines = list(dict.fromkeys(line.headline for line in shown))
     file_names = [
         one.name + (f"-{place + 1}" if place else "") for place, one in enumerate(headlines)

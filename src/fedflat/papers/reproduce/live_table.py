@@ -78,7 +78,9 @@ class LiveTable:
             if name not in self._names:
                 self._print(f"{name}: starts")
                 self._last_printed[name] = time.monotonic()
-            elif time.monotonic() - self._last_printed[name] >= PRINT_INTERVAL and one.round:
+            elif time.monotonic() - self._last_printed[name] >= PRINT_INTERVAL and (
+                one.round or one.doing
+            ):
                 self._print(_progress_text(one))
                 self._last_printed[name] = time.monotonic()
         self._names = set(jobs)
@@ -99,6 +101,8 @@ class LiveTable:
 
 
 def _progress_text(running: RunningJob) -> str:
+    if running.doing:
+        return f"{running.job.folder}: {running.doing}"
     until = "" if math.isnan(running.left) else f", {duration(running.left)} left"
     return (
         f"{running.job.folder}: round {running.round:,}{until}"

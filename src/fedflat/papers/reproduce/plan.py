@@ -30,7 +30,9 @@ from fedflat.experiments.run_folder.schema import HEADLINE
 from fedflat.experiments.run_folder.signed import verified, write_signed
 from fedflat.experiments.run_folder.study_file import check_inside, read_plan, write_plan
 from fedflat.files import Damaged, hold, unwritable
+from fedflat.papers.measures import FLATNESS, TO_TARGET
 from fedflat.papers.reproduce.cells import TableCell
+from fedflat.papers.reproduce.flatness_file import measured
 from fedflat.papers.reproduce.provenance import provenance
 from fedflat.papers.reproduce.run_sharing import Job, models_of, share
 from fedflat.tasks.headline import ACCURACY, Headline
@@ -50,8 +52,12 @@ class PlanRequest:
     rounds: int | None = None
     share: float | None = None
     stretch: bool = False
+    examples: int | None = None
+    """Number of examples on which curvature is measured. None for all."""
 
     def __post_init__(self) -> None:
+        if self.examples is not None:
+            number("reproduce", "examples", self.examples, low=1, whole=True)
         if self.rounds is not None:
             number("reproduce", "rounds", self.rounds, low=1, whole=True)
         if self.share is not None:
@@ -81,6 +87,14 @@ class PlannedCell:
     """Its runs by seed."""
     headline: Headline = ACCURACY
     """The headline score of its runs."""
+    examples: int | None = None
+    """Number of examples on which its curvature is measured. None for all."""
+
+    @property
+    def shown(self) -> Headline:
+        """What its number is: the headline score, or another measure of the run."""
+        measure = self.cell.measure
+        return TO_TARGET.get(measure) or FLATNESS.get(measure) or self.headline
 
     @property
     def whole(self) -> bool:
@@ -119,6 +133,8 @@ class TablePlan:
         if not (run / "run.json").exists():
             return False
         stop = self.until(job)
+        if self._unmeasured(job):
+            return False
         stopped = (
             stop < job.experiment.rounds
             and max(Store(run / "checkpoint").rounds(), default=0) >= stop
@@ -127,6 +143,23 @@ class TablePlan:
             return stopped or read_facts(run)["status"] != "running"
         except RunError:  # the run itself reports it
             return False
+
+    def _unmeasured(self, job: Job) -> bool:
+        """True if a run that has not diverged lacks the curvature of one of its cells."""
+        run = self.folder / job.folder
+        entries = [
+            entry
+            for entry in self.entries
+            if entry.cell.needs_curvature
+            and entry.stop == self.until(job)
+            and job.folder in entry.folders.values()
+        ]
+        if all(measured(run, entry) is not None for entry in entries):
+            return False
+        try:
+            return bool(read_facts(run)["status"] != "diverged")
+        except RunError:  # the run itself reports it
+            return True
 
     def added(self, cells: Iterable[TableCell], request: PlanRequest, command: str) -> TablePlan:
         """Return the plan with more cells, or with the same cells to another round."""
@@ -153,8 +186,10 @@ class TablePlan:
             old = before.folders if before else {}
             cell_headline = own[0].headline
             _check_measure(cell, cell_headline)
+            examples = request.examples or (before.examples if before else None)
+            examples = examples if cell.needs_curvature else None
             entries[cell.name] = PlannedCell(
-                cell, stop, stretched, models_of(own[0]), last, dict(old), cell_headline
+                cell, stop, stretched, models_of(own[0]), last, dict(old), cell_headline, examples
             )
         jobs, folders = share(experiments, self.jobs)
         for (cell, exp), folder in zip(experiments, folders, strict=True):
@@ -221,6 +256,10 @@ SCHEMA = {
                 "note": str,
                 "seeds": [int],
                 "measure": str,
+                "target?": (float, str, None),
+                "at?": float,
+                "where?": str,
+                "unreached?": bool,
             },
             "stop": int,
             "stretched": bool,
@@ -228,6 +267,7 @@ SCHEMA = {
             "last": int,
             "folders": {"*": str},
             "headline?": HEADLINE,
+            "examples?": (int, None),
         }
     ],
     "digest": str,
@@ -314,12 +354,21 @@ def _entry(folder: Path, saved: dict[str, Any]) -> PlannedCell:
         raise Damaged(f"{shown(cell.name)} has no run or no round")
     headline = Headline.from_json(saved.get("headline"))
     return PlannedCell(
-        cell, saved["stop"], saved["stretched"], saved["models"], saved["last"], folders, headline
+        cell,
+        saved["stop"],
+        saved["stretched"],
+        saved["models"],
+        saved["last"],
+        folders,
+        headline,
+        saved.get("examples"),
     )
 
 
 def _check_measure(cell: TableCell, headline: Headline) -> None:
     """Raise `SettingError` if the run of a cell does not measure its number."""
+    if cell.needs_target or cell.needs_curvature:
+        return
     if cell.measure not in (headline.name, "personal") and not cell.test:
         raise SettingError(
             f"reproduce: {cell.name} reports {cell.measure!r}, but the headline of its run is "

@@ -40,6 +40,8 @@ class RunningJob:
     round: int = 0
     left: float = float("nan")
     """Seconds until its stop. NaN before its first round."""
+    doing: str = ""
+    """What is measured after the rounds."""
     messages: list[str] = field(default_factory=list)
     reader: threading.Thread | None = None
 
@@ -49,6 +51,7 @@ class RunningJob:
         for line in self.process.stdout:
             message = json.loads(line)
             self.round, self.left = message.get("round", self.round), message.get("left", self.left)
+            self.doing = message.get("doing", self.doing)
             if "say" in message:
                 self.messages.append(message["say"])
 

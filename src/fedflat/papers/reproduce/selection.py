@@ -15,11 +15,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from fedflat.errors import SettingError, SpellingError, nearest
+from fedflat.papers.measures import reference
 from fedflat.papers.presets import PAPERS, every, find
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.table_file import read_table
@@ -106,6 +107,31 @@ def cells_of(table: Table, patterns: Sequence[str] | None) -> tuple[TableCell, .
             f"'{table.cells[0].name.partition('/')[2]}', or --cells '*' for all; --list lists them."
         )
     return table.cells
+
+
+def with_references(cells: Iterable[TableCell], table: Table) -> list[TableCell]:
+    """Return the cells, and those whose scores are targets of others.
+
+    A target is a cell of the same table, by its name with or without the paper, or a preset.
+    """
+    named = {
+        name: cell for cell in table.cells for name in (cell.name, cell.name.partition("/")[2])
+    }
+    found: dict[str, TableCell] = {}
+    for cell in cells:
+        factor, name = reference(cell.target)
+        if name:
+            other = named[name] if name in named else TableCell.of(find(name))
+            if other.needs_target or other.needs_curvature:
+                raise SettingError(
+                    f"reproduce: the target of {cell.name} must be a score, and {other.name} "
+                    f"reports {other.measure}. Name another cell."
+                )
+            found.setdefault(other.name, other)
+            target = other.name if factor == 1 else f"{factor:g}*{other.name}"
+            cell = replace(cell, target=target)
+        found[cell.name] = cell
+    return list(found.values())
 
 
 def paper_of(name: str) -> str:

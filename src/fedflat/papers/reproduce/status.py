@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -12,6 +13,8 @@ from fedflat.errors import RunError
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.run_folder.record import read_facts, read_rows
+from fedflat.papers.measures import reference
+from fedflat.papers.reproduce.flatness_file import measured
 from fedflat.papers.reproduce.plan import PlannedCell
 
 
@@ -35,6 +38,37 @@ class Seed:
     """Number of these evaluations."""
     problem: str = ""
     """Why the run cannot be read. Empty if it can."""
+    unreached: bool = False
+    """True if the target is known and was not reached in the stored rounds."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The target of a cell, and the reference of its cost and speed-up."""
+
+    score: float
+    """The score to reach, in its unit. NaN if it is not known yet."""
+    final: bool
+    """True if the score does not change any more."""
+    rounds: int
+    """Rounds of the reference."""
+    traffic: float
+    """Bytes that the reference sends and receives in one round. NaN if it is not known yet."""
+
+    def number(
+        self, entry: PlannedCell, curve: list[tuple[int, float]], rows: Sequence[Row]
+    ) -> float:
+        """Return the number of a cell. NaN if the target was not reached."""
+        reached = (r for r, value in curve if entry.headline.reaches(value, self.score))
+        first = next(reached, None)
+        if first is None:
+            return math.nan
+        if entry.cell.measure == "rounds":
+            return float(first)
+        if entry.cell.measure == "speedup":
+            return self.rounds / first
+        sent = next(_traffic(row) for row in rows if row["round"] == first)
+        return sent / (self.rounds * self.traffic)
 
 
 @dataclass(frozen=True)
@@ -43,6 +77,8 @@ class CellStatus:
 
     entry: PlannedCell
     seeds: list[Seed]
+    goal: Goal | None = None
+    """The target, if the number of the cell is what it took to reach one."""
 
     @property
     def value(self) -> float:
@@ -75,6 +111,22 @@ class CellStatus:
         )
 
     @property
+    def unreached(self) -> bool:
+        """True if a seed has not reached its target."""
+        return any(seed.unreached for seed in self.seeds)
+
+    @property
+    def whole(self) -> bool:
+        """True if our number is that of the paper's whole schedule.
+
+        The rounds to a target that is known are final as soon as it is reached.
+        """
+        if self.goal is None:
+            return self.entry.whole
+        decided = self.entry.whole or (self.reached and not self.unreached)
+        return self.goal.final and decided and not self.entry.stretched
+
+    @property
     def round(self) -> int:
         """Rounds that all seeds have done, up to the stop."""
         return min(min(seed.round for seed in self.seeds), self.entry.stop)
@@ -89,18 +141,62 @@ class CellStatus:
         return mean(min(seed.round, self.entry.stop) for seed in self.seeds) / whole
 
 
-def cell_status(entry: PlannedCell, folder: Path) -> CellStatus:
+def cell_statuses(entries: Sequence[PlannedCell], folder: Path) -> list[CellStatus]:
+    """Read the runs of all cells. Targets that are another cell's score are looked up."""
+    known = {
+        entry.cell.name: cell_status(entry, folder)
+        for entry in entries
+        if not entry.cell.needs_target
+    }
+    statuses = []
+    for entry in entries:
+        if entry.cell.needs_target:
+            statuses.append(cell_status(entry, folder, _goal(entry, known, folder)))
+        else:
+            statuses.append(known[entry.cell.name])
+    return statuses
+
+
+def cell_status(entry: PlannedCell, folder: Path, goal: Goal | None = None) -> CellStatus:
     """Read the runs of a cell."""
-    return CellStatus(
-        entry,
-        [
-            _seed(entry, folder / place, seed, place)
-            for seed, place in sorted(entry.folders.items())
-        ],
-    )
+    seeds = [
+        _seed(entry, folder / place, seed, place, goal)
+        for seed, place in sorted(entry.folders.items())
+    ]
+    return CellStatus(entry, seeds, goal)
 
 
-def _seed(entry: PlannedCell, run: Path, seed: int, place: str) -> Seed:
+def _goal(entry: PlannedCell, known: Mapping[str, CellStatus], folder: Path) -> Goal:
+    factor, name = reference(entry.cell.target)
+    if not name:
+        assert isinstance(entry.cell.target, int | float)
+        traffic = _traffic_per_round(entry, folder)
+        return Goal(float(entry.cell.target), True, entry.cell.rounds, traffic)
+    other = known.get(name)
+    if other is None:  # its run was not selected
+        return Goal(math.nan, False, entry.cell.rounds, math.nan)
+    final = other.whole and other.reached and not other.diverged
+    traffic = _traffic_per_round(other.entry, folder)
+    return Goal(factor * other.value, final, other.entry.cell.rounds, traffic)
+
+
+def _traffic_per_round(entry: PlannedCell, folder: Path) -> float:
+    """Return the mean over the seeds whose runs can be read. NaN if there is none."""
+    found = []
+    for place in entry.folders.values():
+        try:
+            rows = read_rows(folder / place) if (folder / place / "run.json").exists() else []
+        except RunError:
+            rows = []
+        found += [_traffic(rows[-1]) / rows[-1]["round"]] if rows else []
+    return mean(found) if found else math.nan
+
+
+def _traffic(row: Row) -> float:
+    return float(row.get("down", math.nan)) + float(row.get("up", math.nan))
+
+
+def _seed(entry: PlannedCell, run: Path, seed: int, place: str, goal: Goal | None) -> Seed:
     if not (run / "run.json").exists():
         return Seed(seed, place, "waiting", 0, 0.0, [], math.nan, 0)
     try:
@@ -111,12 +207,21 @@ def _seed(entry: PlannedCell, run: Path, seed: int, place: str) -> Seed:
     curve = [
         (row["round"], value) for row in rows if not math.isnan(value := measurement(entry, row))
     ]
-    counting = final_values(entry, curve)
     saved = max(Store(run / "checkpoint").rounds(), default=0)
     done = max(saved, rows[-1]["round"] if rows else 0)
     seconds = float(rows[-1].get("seconds", 0.0)) if rows else 0.0
+    status = str(facts["status"])
+    if entry.cell.needs_curvature:
+        found = measured(run, entry)
+        value = math.nan if found is None else found
+        return Seed(seed, place, status, done, seconds, [], value, int(found is not None))
+    if goal is not None:
+        value = goal.number(entry, curve, rows)
+        missed = math.isnan(value) and not math.isnan(goal.score)
+        return Seed(seed, place, status, done, seconds, [], value, len(curve), unreached=missed)
+    counting = final_values(entry, curve)
     value = mean(counting) if counting else math.nan
-    return Seed(seed, place, str(facts["status"]), done, seconds, curve, value, len(counting))
+    return Seed(seed, place, status, done, seconds, curve, value, len(counting))
 
 
 def measurement(entry: PlannedCell, row: Row) -> float:
@@ -133,6 +238,12 @@ def measurement(entry: PlannedCell, row: Row) -> float:
 
 def final_values(entry: PlannedCell, curve: list[tuple[int, float]]) -> list[float]:
     """Return the scores that count: those of the last rounds, or the best personal one."""
+    if entry.cell.at < 1:
+        whole = entry.stop if entry.stretched else entry.cell.rounds
+        end = max(round(entry.cell.at * whole), 1)
+        if not any(round >= end for round, _ in curve):
+            return []
+        curve = [(round, value) for round, value in curve if round <= end]
     if not curve:
         return []
     if entry.cell.measure == "personal":

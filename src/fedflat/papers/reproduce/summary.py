@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from itertools import takewhile
 
 from fedflat.papers.reproduce.plan import TablePlan
-from fedflat.papers.reproduce.status import CellStatus, cell_status
+from fedflat.papers.reproduce.status import CellStatus, cell_statuses
 from fedflat.papers.reproduce.verdict import Verdict, difference, verdicts
 from fedflat.tasks.headline import Headline
 
@@ -23,8 +24,8 @@ class TableLine:
 
     @property
     def headline(self) -> Headline:
-        """The headline score of its runs."""
-        return self.status.entry.headline
+        """What its number is."""
+        return self.status.entry.shown
 
     @property
     def paper(self) -> str:
@@ -37,13 +38,16 @@ class TableLine:
         one = self.status
         if one.diverged:
             return "X"
+        if one.entry.cell.measure == "rounds" and not math.isnan(one.value):
+            spread = "" if math.isnan(one.spread) else f" ± {one.spread:.0f}"
+            return f"{one.value:.0f}{spread}"
         return self.headline.seen(one.value, one.spread)
 
     @property
     def difference(self) -> float | None:
         """Our number minus the paper's, after the paper's whole schedule. Else None."""
         one = self.status
-        return difference(one) if one.entry.whole and one.reached and not one.diverged else None
+        return difference(one) if one.whole and one.reached and not one.diverged else None
 
     @property
     def evaluations(self) -> int:
@@ -53,7 +57,7 @@ class TableLine:
 
 def lines(plan: TablePlan) -> list[TableLine]:
     """Return the lines of all cells."""
-    statuses = [cell_status(entry, plan.folder) for entry in plan.entries]
+    statuses = cell_statuses(plan.entries, plan.folder)
     names = [one.entry.cell.name for one in statuses]
     start = len(common_prefix(names))
     return [

@@ -18,8 +18,11 @@
     seeds = [0, 1, 2]                        # the authors' seeds, optional
 
 A row may also have ``table``, ``note`` and ``measure``: "accuracy", or another headline of its
-task; "tests.unseen", the headline on a further test set; or "personal", the best round of
-personalized models. ``on`` may be in a row or among the settings.
+task; "tests.unseen", the headline on a further test set; "personal", the best round of personalized
+models; "rounds", "cost" or "speedup" to reach a ``target``, which is a score or the name of a row,
+perhaps with a factor ("0.7*centralised"); "lambda_1", "ratio", "trace", "local_lambda_1" or
+"global_lambda_1" on the examples ``set``, "test" or "train". ``reported = "-"`` means that the
+target is not reached. ``on`` may be in a row or among the settings.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from typing import Any
 
 from fedflat.errors import LARGEST, DataError, nearest
 from fedflat.files import Damaged, parse_json, parse_toml, read_bytes
+from fedflat.papers.measures import FLATNESS, SETS, TO_TARGET
 from fedflat.papers.reproduce.cells import TESTS, TableCell
 from fedflat.registry.specs import parse
 from fedflat.tasks.headline import Headline
@@ -45,6 +49,8 @@ ROW = (
     "spread",
     "seeds",
     "measure",
+    "target",
+    "set",
     "table",
     "note",
 )
@@ -119,12 +125,18 @@ def _cell(
             f"found {arguments['rounds']!r}."
         )
     headline = _headline(arguments)
+    measure = _measure(path, where, row, headline)
+    share = headline.share and measure not in (*TO_TARGET, *FLATNESS)
     low, high, numbers = (
-        (0, 100, "a number from 0 to 100") if headline.share else (-LARGEST, LARGEST, "a number")
+        (0, 100, "a number from 0 to 100") if share else (-LARGEST, LARGEST, "a number")
     )
+    marks = ("X", "-") if measure in TO_TARGET else ("X",)
     reported = row.get("reported")
-    if not (reported is None or reported == "X" or _number(reported, low, high)):
-        raise DataError(f'{path}: {where}reported must be {numbers}, or "X", found {reported!r}.')
+    if not (reported is None or reported in marks or _number(reported, low, high)):
+        words = " or ".join(f'"{mark}"' for mark in marks)
+        raise DataError(
+            f"{path}: {where}reported must be {numbers}, or {words}, found {reported!r}."
+        )
     spread = row.get("spread")
     if spread is not None and (not _number(spread, 0, high) or not _number(reported, low, high)):
         raise DataError(
@@ -135,23 +147,47 @@ def _cell(
         raise DataError(
             f"{path}: {where}seeds must be a list of whole numbers from 0, found {seeds!r}."
         )
-    measure = _text(path, where, row, "measure", headline.name)
-    if measure not in (headline.name, "personal") and not measure.startswith(TESTS):
-        raise DataError(
-            f"{path}: {where}measure must be {headline.name}, {TESTS}NAME of a further test set, "
-            f"or personal, found {measure!r}."
-        )
     return TableCell(
         name=f"{paper}/{name}",
         arguments=arguments,
-        reported=None if reported == "X" else reported,
+        reported=None if reported in marks else reported,
         spread=spread,
         diverges=reported == "X",
         table=_text(path, where, row, "table", ""),
         note=_text(path, where, row, "note", ""),
         seeds=tuple(seeds),
         measure=measure,
+        target=row.get("target"),
+        where=row.get("set", "test"),
+        unreached=reported == "-",
     )
+
+
+def _measure(path: Path, where: str, row: dict[str, Any], headline: Headline) -> str:
+    """Return the measure of a row, checked together with its target and its set."""
+    measure = _text(path, where, row, "measure", headline.name)
+    others = (*TO_TARGET, *FLATNESS)
+    if measure not in (headline.name, "personal", *others) and not measure.startswith(TESTS):
+        raise DataError(
+            f"{path}: {where}measure must be {headline.name}, {TESTS}NAME of a further test set, "
+            f"personal, or one of {', '.join(others)}, found {measure!r}."
+        )
+    target, examples = row.get("target"), row.get("set")
+    low, high = (0, 100) if headline.share else (-LARGEST, LARGEST)
+    right = _number(target, low, high) or (isinstance(target, str) and target.strip())
+    if measure in TO_TARGET and not right:
+        raise DataError(
+            f"{path}: {where}{measure} needs a target, a score or the name of a row, found "
+            f"{target!r}."
+        )
+    if measure not in TO_TARGET and target is not None:
+        raise DataError(f"{path}: {where}a target needs the measure {', '.join(TO_TARGET)}.")
+    if examples is not None and (measure not in FLATNESS or examples not in SETS):
+        raise DataError(
+            f"{path}: {where}set must be test or train, beside one of the measures "
+            f"{', '.join(FLATNESS)}, found {examples!r}."
+        )
+    return measure
 
 
 def _headline(arguments: dict[str, Any]) -> Headline:

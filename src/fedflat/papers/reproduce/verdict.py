@@ -5,6 +5,9 @@ rounded as the paper prints, is in paper ± spread. If the paper prints no sprea
 percentage or one per cent of any other number is used (`DEFAULT_SPREAD`), and marked. An X in the
 paper agrees with a run that diverges.
 
+A target that the paper does not reach ("-") agrees with a run that does not reach it. The rounds to
+a target are known as soon as it is reached, if the target is.
+
 *differs*: the whole schedule was run, and our mean is outside; or the run diverged where the paper
 has a number.
 
@@ -64,7 +67,7 @@ def verdicts(cells: Sequence[CellStatus]) -> list[Verdict]:
 def verdict(one: CellStatus, others: Sequence[CellStatus]) -> Verdict:
     """Return the verdict of a cell, given the other cells of its table."""
     cell = one.entry.cell
-    if cell.reported is None and not cell.diverges:
+    if cell.reported is None and not cell.diverges and not cell.unreached:
         return Verdict(NONE)
     if one.diverged and (one.entry.whole or one.reached):
         return (
@@ -72,10 +75,18 @@ def verdict(one: CellStatus, others: Sequence[CellStatus]) -> Verdict:
             if cell.diverges
             else Verdict(DIFFERS, "diverged")
         )
+    if one.unreached and one.whole and one.reached:
+        return (
+            Verdict(WITHIN, "not reached in the paper either")
+            if cell.unreached
+            else Verdict(DIFFERS, "not reached")
+        )
     if not one.reached or math.isnan(one.value):
         return Verdict(OPEN, DAMAGED if one.damaged else "")
+    if cell.unreached:
+        return Verdict(DIFFERS, "reached") if one.whole else Verdict(OPEN)
     order_text = order(one, others)
-    if one.entry.whole:
+    if one.whole:
         return _verdict_of_whole(one, order_text)
     if order_text == ORDER:
         return Verdict(ORDER)
@@ -89,7 +100,7 @@ def _verdict_of_whole(one: CellStatus, order_text: str) -> Verdict:
     gap = difference(one)
     assert gap is not None
     if abs(round(gap, 9)) <= spread_of(one.entry):
-        default = f"±{DEFAULT_SPREAD:g}" if one.entry.headline.share else f"±{DEFAULT_SPREAD:g} %"
+        default = f"±{DEFAULT_SPREAD:g}" if one.entry.shown.share else f"±{DEFAULT_SPREAD:g} %"
         return Verdict(WITHIN, f"{default} taken, none is printed" if cell.spread is None else "")
     ending = "" if order_text == NOBODY else f", {order_text}"
     return Verdict(DIFFERS, f"by {gap:+.{decimals(cell)}f}{ending}")
@@ -125,7 +136,8 @@ def _comparable(one: CellStatus, other: CellStatus) -> bool:
         all(a.arguments.get(name) == b.arguments.get(name) for name in ("on", "rounds"))
         and a.network == b.network
     )
-    same = same and one.entry.headline == other.entry.headline
+    same = same and one.entry.shown == other.entry.shown
+    same = same and (a.target, a.at, a.where) == (b.target, b.at, b.where)
     same = same and a.measure == b.measure and a.name.partition("/")[0] == b.name.partition("/")[0]
     stops = (one.entry.stop, one.entry.stretched) == (other.entry.stop, other.entry.stretched)
     return (
@@ -140,9 +152,7 @@ def spread_of(entry: PlannedCell) -> float:
     cell = entry.cell
     if cell.spread is not None:
         return cell.spread
-    return (
-        DEFAULT_SPREAD if entry.headline.share else DEFAULT_SPREAD / 100 * abs(cell.reported or 0.0)
-    )
+    return DEFAULT_SPREAD if entry.shown.share else DEFAULT_SPREAD / 100 * abs(cell.reported or 0.0)
 
 
 def difference(one: CellStatus) -> float | None:
@@ -160,4 +170,4 @@ def decimals(cell: TableCell) -> int:
     2
     """
     printed = [Decimal(repr(float(x))) for x in (cell.reported, cell.spread) if x is not None]
-    return max(max(0, -int(number.as_tuple().exponent)) for number in printed)
+    return max((max(0, -int(number.as_tuple().exponent)) for number in printed), default=0)
