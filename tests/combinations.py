@@ -88,7 +88,7 @@ REASONS = {
 CLIENTS, COHORT, ROUNDS, FEATURES = 3, 2, 3, 2
 
 
-def said(text: str) -> Method:
+def method_of(text: str) -> Method:
     """The method a text says."""
     method = parse(text, "method")
     assert isinstance(method, Method)
@@ -203,7 +203,7 @@ def short(message: str) -> str:
 def verdict(base: str, added: str) -> str:
     """A tick if the two train together, else why they are refused."""
     try:
-        method = said(f"{BASES[base]} + {ADDED[added]}")
+        method = method_of(f"{BASES[base]} + {ADDED[added]}")
     except SettingError as error:
         return short(str(error))
     assert trains(method), f"{base} + {added}"

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import combinations
-from combinations import ADDED, BASES, matrix, ready, said, short, trains
+from combinations import ADDED, BASES, matrix, method_of, ready, short, trains
 from fedflat.client.piece import ModelInfo
 from fedflat.composition.method import Method
 from fedflat.core.stage import Stage
@@ -29,7 +29,7 @@ def combined(base: str, *names: str) -> str:
 
 def refused(base: str, probe: str, momentum: str) -> str | None:
     """The addition that must be refused: a second probe, or a second momentum of the server."""
-    alone = said(BASES[base])
+    alone = method_of(BASES[base])
     if probe == "fsa" and base == "FedSpeed":  # FSA's radii take the place of FedSpeed's
         return None
     if probe and any(piece.stage is Stage.PROBE for piece in alone.client):
@@ -43,7 +43,7 @@ def keys(method: Method) -> set[str]:
 
 def refusal(text: str) -> str | None:
     try:
-        said(text)
+        method_of(text)
     except SettingError as error:
         return str(error)
     return None
@@ -84,14 +84,14 @@ def test_what_is_refused(base: str) -> None:
         guilty = refused(base, probe, momentum)
         for text in texts:
             if guilty is None:
-                assert said(text)
+                assert method_of(text)
                 continue
             sentence = refusal(text)
             assert sentence is not None, text
             assert short(sentence) in ("two probes", "is in it")
             assert sentence.endswith(".")
             assert f"{guilty}(" in sentence
-            assert any(f"{key}(" in sentence for key in keys(said(BASES[base])))
+            assert any(f"{key}(" in sentence for key in keys(method_of(BASES[base])))
 
 
 @pytest.mark.parametrize("probe", PROBES)
@@ -105,7 +105,7 @@ def test_what_trains(base: str, probe: str) -> None:
     for i, (with_man, momentum) in enumerate(product(("", "man"), ("", "server_momentum"))):
         if not refused(base, probe, momentum):
             text = combined(base, probe, with_man, momentum, AVERAGES[(turn + i) % 3])
-            assert trains(said(text)), text
+            assert trains(method_of(text)), text
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -117,10 +117,10 @@ def test_two_bases_stand_together_or_say_why_not(base: str) -> None:
             assert why.endswith(".")
             assert short(why)
             continue
-        alone = said(BASES[base]), said(BASES[other])
+        alone = method_of(BASES[base]), method_of(BASES[other])
         joined = {"blend"} if {base, other} == {"FedSpeed", "FedFSA"} else set()
-        assert keys(said(text)) == (keys(alone[0]) | keys(alone[1])) - joined
-        assert said(text).cost.up >= max(method.cost.up for method in alone)
+        assert keys(method_of(text)) == (keys(alone[0]) | keys(alone[1])) - joined
+        assert method_of(text).cost.up >= max(method.cost.up for method in alone)
 
 
 PAPERS = {
@@ -146,7 +146,7 @@ PAPERS = {
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_the_combinations_of_the_papers(name: str) -> None:
-    assert trains(said(PAPERS[name]))
+    assert trains(method_of(PAPERS[name]))
 
 
 def test_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_network_without_activation_modules_is_refused() -> None:
-    run = ready(said("fedavg()"))
+    run = ready(method_of("fedavg()"))
     site = ModelInfo(man().client, torch.nn.Linear(2, 2), run.learner.flat.layout)
     with pytest.raises(SettingError, match="man needs activation modules"):
         man().client[0].check(site)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from combinations import declared, ready, said, trains
+from combinations import declared, method_of, ready, trains
 from fedflat.client.piece import Piece
 from fedflat.composition.cost import Cost, cost
 from fedflat.composition.method import Method
@@ -65,18 +65,18 @@ chosen layers, normalisation, heads, FedALA's last tensors, FedCR's Gaussians of
 def test_the_table(text: str) -> None:
     server, client, down, up, gradients, surveys, walks = TABLE[text]
     expected = Cost(down, up, gradients, walks, surveys, server, client)
-    assert cost(said(text)) == said(text).cost == expected
+    assert cost(method_of(text)) == method_of(text).cost == expected
 
 
 @pytest.mark.parametrize("text", TABLE)
 def test_additions_cost_their_share(text: str) -> None:
     """MAN, averages of models, clipping and robust rules are free; a probe at the client takes one
     more gradient."""
-    base = said(text).cost
-    free = said(f"{text} + man(0.1) + wima(3) + ema() + clip(1) + median()").cost
+    base = method_of(text).cost
+    free = method_of(f"{text} + man(0.1) + wima(3) + ema() + clip(1) + median()").cost
     assert free == base
-    if all(piece.stage is not Stage.PROBE for piece in said(text).client):
-        climbing = said(f"{text} + asam(0.1)").cost
+    if all(piece.stage is not Stage.PROBE for piece in method_of(text).client):
+        climbing = method_of(f"{text} + asam(0.1)").cost
         assert climbing.gradients == 2 * base.gradients
         assert (climbing.down, climbing.up, climbing.client_state) == (
             base.down,
@@ -98,7 +98,7 @@ def test_additions_cost_their_share(text: str) -> None:
     ],
 )
 def test_more_exchanges(text: str, down: int, up: int, walks: int, surveys: int) -> None:
-    found = said(text).cost
+    found = method_of(text).cost
     assert (found.down, found.up, found.local_trainings, found.full_gradients) == (
         down,
         up,
@@ -115,7 +115,9 @@ class Large(Piece):
 
 
 def test_a_piece_of_your_own() -> None:
-    found = (said("naive_fedgloss(admm=False)") + Method(client=(Large(),), text="large()")).cost
+    found = (
+        method_of("naive_fedgloss(admm=False)") + Method(client=(Large(),), text="large()")
+    ).cost
     assert found == Cost(
         down=2,
         up=8,
@@ -131,9 +133,9 @@ def test_a_piece_of_your_own() -> None:
     "text", [*TABLE, "naive_fedgloss(admm=False) + mime()", "mimelite() + naive_fedgloss()"]
 )
 def test_a_run_spends_what_the_table_says(text: str) -> None:
-    assert trains(said(text))
+    assert trains(method_of(text))
     if text in TABLE and text not in ("fedbn()", "silobn()", "fedcr()"):
-        run = ready(said(text))
+        run = ready(method_of(text))
         dim = len(run.learner.initial().params)
         assert declared(run) == tuple(4 * 2 * vectors * dim for vectors in TABLE[text][2:4])
 
@@ -158,7 +160,7 @@ def test_what_is_kept_is_what_is_declared() -> None:
             kept.append((len(states), max(memories, default=0)))
 
     for text, (server, client, *_) in TABLE.items():
-        train(ready(said(text)), run_folder=Book())
+        train(ready(method_of(text)), run_folder=Book())
         assert kept[-1] == (server, client), text
 
 
@@ -181,7 +183,7 @@ def test_a_server_piece_may_read_single_numbers() -> None:
     assert cost(Method(server=(Told(),))) == cost(Method())
 
 
-def test_what_cannot_be_run_dry_is_said_to_be_unknown() -> None:
+def test_what_cannot_be_run_dry_is_unknown() -> None:
     price = cost(Method(server=(Told(classes=True),)))
     assert not price.stated
     assert (price.down, price.up, price.local_trainings) == (1, 1, 1)

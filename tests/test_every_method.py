@@ -170,7 +170,7 @@ FEATURES = 3
 """Of the network that FedCR needs."""
 
 
-def said(text: str) -> Method:
+def method_of(text: str) -> Method:
     method = parse(text, "method")
     assert isinstance(method, Method)
     return method
@@ -306,20 +306,20 @@ def test_arguments(entry: RegisteredName) -> None:
     for name, parameter in entry.signature.parameters.items():
         assert parameter.annotation is not parameter.empty
         if parameter.kind is not parameter.VAR_POSITIONAL:
-            assert said(f"{entry.name}({name}={parameter.default!r})") == said(entry.name)
+            assert method_of(f"{entry.name}({name}={parameter.default!r})") == method_of(entry.name)
             with_other = f"{entry.name}({name}_=1)"
             with pytest.raises(ValueError, match=f"Did you mean '{name}'"):
-                said(with_other)
+                method_of(with_other)
 
 
 @pytest.mark.parametrize("text", EVERY)
 def test_a_method_is_a_value(text: str) -> None:
-    method = said(text)
+    method = method_of(text)
     again = pickle.loads(pickle.dumps(method))
-    assert again == method == said(text)
+    assert again == method == method_of(text)
     assert hash(again) == hash(method)
     assert repr(again) == repr(method)
-    printed = said(repr(method))
+    printed = method_of(repr(method))
     assert printed == method
     assert repr(printed) == repr(method)
     assert printed.chained == method.chained
@@ -337,7 +337,7 @@ def test_a_method_is_a_value(text: str) -> None:
 def test_a_run(text: str) -> None:
     """Finite numbers; nothing in a message that was not declared; bytes and gradients as
     declared."""
-    method = said(text)
+    method = method_of(text)
     exp, ears, run_folder = experiment(method), Listening(), Costs()
     prepared = prepare(exp)
     result = train(prepared, executor=ears, run_folder=run_folder)
@@ -475,7 +475,7 @@ def _declared_gradients(prepared: PreparedRun, ears: Listening) -> None:
 
 @pytest.mark.parametrize("text", EVERY)
 def test_stop_and_resume_equals_going_on(text: str, tmp_path: Path) -> None:
-    exp = experiment(said(text))
+    exp = experiment(method_of(text))
     through, broken = tmp_path / "through", tmp_path / "broken"
 
     def go(run_folder: DiskRunFolder, stop: int | None = None) -> None:
@@ -532,7 +532,7 @@ class Stumbling(Listening):
 def test_a_round_that_is_broken_off_leaves_nothing_behind(
     text: str, at: int, tmp_path: Path
 ) -> None:
-    exp = experiment(said(text))
+    exp = experiment(method_of(text))
     through = train(exp, executor=InProcess(threads=1))
     new = DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}, pause=math.inf)
     with closing(new) as run_folder, pytest.raises(KeyboardInterrupt):
@@ -580,7 +580,7 @@ def _same(exp: Experiment, one: Executor, other: Executor) -> None:
 
 @pytest.mark.parametrize("text", EVERY)
 def test_a_visit_can_be_made_anywhere(text: str) -> None:
-    _same(replace(experiment(said(text)), rounds=3), InProcess(threads=1), Posted())
+    _same(replace(experiment(method_of(text)), rounds=3), InProcess(threads=1), Posted())
 
 
 @pytest.mark.parametrize(
@@ -594,5 +594,5 @@ def test_a_visit_can_be_made_anywhere(text: str) -> None:
 def test_worker_processes_give_the_same_bits(text: str) -> None:
     """Starting processes takes seconds, and a worker sees nothing of a method but its client pieces
     and its mail: a few methods stand for all, which the test above has seen pickled."""
-    exp = replace(experiment(said(text)), sampler=ClientSampler(clients=3))
+    exp = replace(experiment(method_of(text)), sampler=ClientSampler(clients=3))
     _same(exp, InProcess(threads=1), Workers(2, threads=1))

@@ -9,13 +9,13 @@ import torch
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.workers import Workers
 from fedflat.experiments.train import train
-from test_every_method import EVERY, experiment, said
+from test_every_method import EVERY, experiment, method_of
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", EVERY)
 def test_the_same_bits_in_two_workers(text: str) -> None:
-    exp = experiment(said(text))
+    exp = experiment(method_of(text))
     here, there = train(exp, executor=InProcess(1)), train(exp, executor=Workers(2))
     assert here.model is not None
     assert there.model is not None

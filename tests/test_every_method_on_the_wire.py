@@ -19,7 +19,7 @@ from fedflat.experiments.train import train
 from fedflat.models.spec import ModelSpec
 from fedflat.registry import specs as spelling
 from fedflat.registry.specs import register
-from test_every_method import EVERY, experiment, said
+from test_every_method import EVERY, experiment, method_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,11 +39,11 @@ class CommonTable(DataSpec):
     row: str
 
     def open(self, seed: int) -> Federation:
-        return experiment(said(self.row)).on.open(seed)
+        return experiment(method_of(self.row)).on.open(seed)
 
 
 @pytest.fixture(autouse=True)
-def _said() -> Iterator[None]:
+def _registered() -> Iterator[None]:
     """Both can be said while a test here runs, and nowhere else."""
     made = {"normalised_mlp": ("model", NormalisedMlp), "common_table": ("data set", CommonTable)}
     for name, (kind, cls) in made.items():
@@ -53,16 +53,16 @@ def _said() -> Iterator[None]:
         spelling._REGISTRY.pop(name, None), spelling._NAMES.pop(cls, None)
 
 
-def sayable(text: str) -> Experiment:
+def experiment_of(text: str) -> Experiment:
     """A row of the table on data and with a model that can be said."""
-    exp = experiment(said(text))
+    exp = experiment(method_of(text))
     model = exp.model if isinstance(exp.model, ModelSpec) else NormalisedMlp()
     return replace(exp, on=CommonTable(text), model=model, rounds=2)
 
 
 @pytest.mark.parametrize("text", EVERY)
 def test_the_same_bits_through_the_wire(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    exp, handle, answers = sayable(text), ClientRuntime.handle, list[bytes]()
+    exp, handle, answers = experiment_of(text), ClientRuntime.handle, list[bytes]()
 
     def counted(runtime: ClientRuntime, broadcast: bytes, request: bytes) -> bytes:
         answers.append(handle(runtime, broadcast, request))

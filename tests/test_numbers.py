@@ -19,7 +19,7 @@ from fedflat.experiments.experiment import EvaluationSchedule
 from fedflat.registry.specs import parse
 
 
-def test_where_no_limit_is_said_there_is_one() -> None:
+def test_there_is_a_limit_by_default() -> None:
     number("sam", "rho", LARGEST)
     number("wima", "window", MOST, whole=True)
     with pytest.raises(SettingError, match=r"rho must be a number at most 1e\+30, found 1e\+308"):

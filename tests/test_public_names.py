@@ -29,7 +29,7 @@ def test_every_name_is_there(name: str) -> None:
         assert inspect.getdoc(value), f"{name} says nothing about itself"
 
 
-def test_what_can_be_said_can_be_imported() -> None:
+def test_names_in_texts_can_be_imported() -> None:
     """Methods, data sets, partitions, models and schedules are the same in Python and in text."""
     for kind in ("method", "data set", "partition", "model", "schedule"):
         for entry in registered(kind):

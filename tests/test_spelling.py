@@ -56,7 +56,7 @@ sums = st.lists(st.sampled_from(sorted(pieces)), min_size=1, unique=True).flatma
 
 @given(sums)
 @settings(max_examples=60)
-def test_what_is_said_is_printed(text: str) -> None:
+def test_its_text_is_printed_again(text: str) -> None:
     method = parse(text, "method")
     assert isinstance(method, Method)
     again = parse(repr(method), "method")

@@ -4,15 +4,14 @@
 
     ff.run(ff.fedsam(rho=0.1) + ff.swa(), on=ff.cifar10(ff.lda(0), clients=100), rounds=1000)
 
-Names are imported when they are first used, so that ``import fedflat`` itself costs nothing. What
-can be said in text is public as soon as ``python -m fedflat.public`` has listed it; the rest is
-listed here.
+Names are imported when they are first used, so that ``import fedflat`` itself costs nothing. Names
+that texts can use are listed by ``python -m fedflat.public``, the others here.
 """
 
 from importlib import import_module
 from typing import Any
 
-from fedflat.exports import SAYABLE
+from fedflat.exports import TEXT_NAMES
 from fedflat.version import __version__
 
 _HOMES = {
@@ -80,8 +79,8 @@ _HOMES = {
     "fedflat.topologies.population": ("ClientPopulation",),
     "fedflat.topologies.topology": ("Topology",),
 }
-"""The public names that cannot be said in text; those that can are in `SAYABLE`."""
-_HOME = SAYABLE | {name: home for home, names in _HOMES.items() for name in names}
+"""The public names that texts cannot use; those that they can use are in `TEXT_NAMES`."""
+_HOME = TEXT_NAMES | {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = ["__version__", *sorted(_HOME)]
 

@@ -1,6 +1,6 @@
-"""Names that can be said in text, and where they are made; made by `python -m fedflat.public`."""
+"""Names that texts can use, and their modules; written by `python -m fedflat.public`."""
 
-SAYABLE = {
+TEXT_NAMES = {
     "active_clients": "fedflat.methods.pieces",
     "adabest": "fedflat.methods.adabest",
     "adagrad": "fedflat.methods.pieces",

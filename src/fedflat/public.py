@@ -2,7 +2,7 @@
 
     python -m fedflat.public       # writes them anew, after a method, a data set, a model or another name was added
 
-``exports.py`` has the names that can be said in text and the modules they are made in, so that
+``exports.py`` has the names that texts can use, and their modules, so that
 ``import fedflat`` need not import those to know them. ``__init__.pyi`` tells type checkers and
 editors all public names.
 """
@@ -28,20 +28,22 @@ INSIDE = (
 )
 """Kinds whose factories are not public names of the package: in Python their classes are, or they
 are named in text."""
-SAYABLE = Path(__file__).with_name("exports.py")
+EXPORTS = Path(__file__).with_name("exports.py")
 STUB = Path(__file__).with_name("__init__.pyi")
 
 
-def sayable() -> str:
+def exports_text() -> str:
     """The text of ``exports.py``."""
-    lines = [f'    "{name}": "{home}",' for name, home in _sayable().items()]
-    head = '"""Names that can be said in text, and where they are made; made by `python -m fedflat.public`."""'
-    return "\n".join([head, "", "SAYABLE = {", *lines, "}", ""])
+    lines = [f'    "{name}": "{home}",' for name, home in _text_names().items()]
+    head = (
+        '"""Names that texts can use, and their modules; written by `python -m fedflat.public`."""'
+    )
+    return "\n".join([head, "", "TEXT_NAMES = {", *lines, "}", ""])
 
 
 def stub() -> str:
     """The text of ``__init__.pyi``."""
-    named = [(home, name) for name, home in _sayable().items()]
+    named = [(home, name) for name, home in _text_names().items()]
     named += [(home, name) for home, names in vars(fedflat)["_HOMES"].items() for name in names]
     named.append(("fedflat.version", "__version__"))
     lines = [f"from {home} import {name} as {name}" for home, name in sorted(named)]
@@ -49,8 +51,8 @@ def stub() -> str:
     return "\n".join([head, "", *lines, "", "__all__: list[str]", ""])
 
 
-def _sayable() -> dict[str, str]:
-    """The homes of the sayable names that are ours, by name."""
+def _text_names() -> dict[str, str]:
+    """The modules of fedflat's own names that texts can use, by name."""
     found = {}
     for entry in (entry for kind in KINDS if kind not in INSIDE for entry in registered(kind)):
         home = entry.make.__module__
@@ -63,5 +65,5 @@ def _sayable() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    SAYABLE.write_text(sayable())
+    EXPORTS.write_text(exports_text())
     STUB.write_text(stub())

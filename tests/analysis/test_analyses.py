@@ -228,7 +228,7 @@ def test_a_run_that_went_on_is_looked_at_anew(study: Path, tmp_path: Path) -> No
     assert all(found.fresh for found in looks())
 
 
-def test_a_damaged_model_is_told(study: Path, tmp_path: Path) -> None:
+def test_a_damaged_model_is_reported(study: Path, tmp_path: Path) -> None:
     import shutil
 
     folder = shutil.copytree(loaded_runs([study])[0].folder, tmp_path / "run")
@@ -285,7 +285,7 @@ def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
     }
 
 
-def test_numbers_that_are_not_finite_are_said() -> None:
+def test_numbers_that_are_not_finite_are_reported() -> None:
     result = {
         "loss": None,
         "examples": 3,
@@ -309,7 +309,7 @@ def test_numbers_that_are_not_finite_are_said() -> None:
         ),
     ],
 )
-def test_corruptions_are_told_in_the_score_of_the_run(headline: Headline, said: str) -> None:
+def test_corruptions_are_reported_in_the_score_of_the_run(headline: Headline, said: str) -> None:
     result = {"clean": 0.95, "mean": 0.76, "source": "drawn"}
     assert CorruptionsAnalysis.sentence(result, headline) == said
 

@@ -265,7 +265,7 @@ def test_from_the_command_line_to_the_page(run: Path, capsys: pytest.CaptureFixt
     assert all(found[kind] for kind in ("pictures", "confusion", "styles"))
 
 
-def test_what_cannot_be_shown_is_said(classes: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_shown_is_reported(classes: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="pictures need a task that predicts masks"):
         PicturesAnalysis().analyse(LoadedRun(classes), Scope(), silent)
     fedflat.run("fedavg", on="diabetes(clients=3)", out=tmp_path / "run", **QUICK)

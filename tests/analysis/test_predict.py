@@ -218,7 +218,7 @@ def test_one_bad_picture_does_not_end_the_others(
     assert ids(tmp_path / "good.ids.png").tolist() == by_hand(run, pixels).argmax(0).tolist()
 
 
-def test_what_cannot_be_predicted_is_said(
+def test_what_cannot_be_predicted_is_reported(
     run: Path, classes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     photo(tmp_path / "a.png")
@@ -363,7 +363,7 @@ def apart(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_picture_of_nobody_is_normalised_by_itself(tmp_path: Path) -> None:
+def test_an_image_of_no_client_is_normalised_by_its_own_statistics(tmp_path: Path) -> None:
     """Where clients keep their statistics, a picture is of a domain that nobody has seen."""
     out = tmp_path / "run"
     fedflat.run(

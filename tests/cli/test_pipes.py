@@ -90,7 +90,7 @@ def test_a_reader_leaves_after_the_first_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("both", [True, False])
 @pytest.mark.parametrize("quiet", [(), ("--quiet",)])
-def test_nobody_reads_a_run(tmp_path: Path, both: bool, quiet: tuple[str, ...]) -> None:
+def test_closed_pipe_of_run(tmp_path: Path, both: bool, quiet: tuple[str, ...]) -> None:
     """The table comes on standard output as long as that is read."""
     status, table = without_reader(
         "run", "fedavg", *QUICK, *quiet, "--out", tmp_path / "run", both=both
@@ -101,7 +101,7 @@ def test_nobody_reads_a_run(tmp_path: Path, both: bool, quiet: tuple[str, ...]) 
     assert (tmp_path / "run" / "final.safetensors").is_file()
 
 
-def test_nobody_reads_a_comparison(tmp_path: Path) -> None:
+def test_closed_pipe_of_compare(tmp_path: Path) -> None:
     """The report, which is written after the table is printed, is there."""
     assert (
         without_reader("compare", "fedavg", "fedprox(0.1)", *QUICK, "--out", tmp_path / "both")[0]
@@ -110,7 +110,7 @@ def test_nobody_reads_a_comparison(tmp_path: Path) -> None:
     assert (tmp_path / "both" / "report.html").is_file()
 
 
-def test_nobody_reads_what_is_resumed_and_analysed(tmp_path: Path) -> None:
+def test_closed_pipe_of_resume_and_analyse(tmp_path: Path) -> None:
     run = tmp_path / "run"
     exp = fedflat.experiment("fedavg", ON, rounds=4, clients_per_round=2, model="logistic")
     run_one(exp, ExecutionConfig(threads=1), run, until=2)
@@ -128,7 +128,7 @@ def test_nobody_reads_what_is_resumed_and_analysed(tmp_path: Path) -> None:
     assert (run / "report.html").is_file()
 
 
-def test_nobody_reads_a_table(tmp_path: Path) -> None:
+def test_closed_pipe_of_reproduce(tmp_path: Path) -> None:
     settings = {"on": ON, "model": "logistic", "rounds": 2, "clients_per_round": 2}
     table = {"settings": settings, "rows": [{"name": "a", "method": "fedavg()"}]}
     (tmp_path / "mine.json").write_text(json.dumps(table))
@@ -143,12 +143,12 @@ def test_nobody_reads_a_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("list", "methods"), ("--help",), ("list", "presets")])
-def test_nobody_reads_a_list(words: tuple[str, ...]) -> None:
+def test_closed_pipe_of_list(words: tuple[str, ...]) -> None:
     """Longer or shorter than what Python writes at once."""
     assert without_reader(*words)[0] == 0
 
 
-def test_nobody_reads_the_progress_of_a_script(tmp_path: Path) -> None:
+def test_closed_pipe_of_a_script(tmp_path: Path) -> None:
     """The same from Python."""
     script = (
         f"import fedflat\nfedflat.run('fedavg', on={ON!r}, model='logistic', rounds=4, clients_per_round=2, threads=1, "

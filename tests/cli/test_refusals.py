@@ -435,7 +435,7 @@ def test_replies_that_a_clock_may_lose(capsys: pytest.CaptureFixture[str]) -> No
     assert "Say with how many a round may go on: --min-replies 1." in said
 
 
-def test_a_deadline_that_nobody_meets(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deadline_that_no_client_meets(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*RUN, "fedavg", "--clock", "devices(deadline=0.001)", "--min-replies", "1"]) == 2
     said = capsys.readouterr().err
     assert (

@@ -269,7 +269,7 @@ def test_resume_what_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     assert {p: p.stat().st_mtime_ns for p in before} == before
 
 
-def test_a_damaged_checkpoint_is_told_even_quietly(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_checkpoint_is_reported_even_quietly(capsys: pytest.CaptureFixture[str]) -> None:
     main(["run", "feddyn", *QUICK, "--out", "whole", "--quiet"])
     main(["run", "feddyn", *QUICK, "--out", "cut", "--quiet", "--checkpoint-every", "0"])
     facts = json.loads(Path("cut/run.json").read_text())

@@ -17,7 +17,7 @@ from fedflat.settings.groups import MACHINE, PURPOSES, SETTINGS
 from fedflat.version import __version__
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def output_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     try:
         status = main(words)
     except SystemExit as ended:  # --help and --version end where they are read
@@ -29,7 +29,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_methods(capsys: pytest.CaptureFixture[str]) -> None:
     """Every method with its summary, arguments and cost."""
-    listing = said(capsys, "list", "methods")
+    listing = output_of(capsys, "list", "methods")
     lines = {
         line.split()[0]: line.split() for line in listing.splitlines() if line and line[0] != " "
     }
@@ -51,7 +51,7 @@ def test_methods(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_method(capsys: pytest.CaptureFixture[str]) -> None:
-    told = said(capsys, "list", "methods", "fedgloss")
+    told = output_of(capsys, "list", "methods", "fedgloss")
     for word in (
         "rho_s",
         "rho_l",
@@ -70,7 +70,7 @@ def test_one_method(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_combination(capsys: pytest.CaptureFixture[str]) -> None:
-    told = said(capsys, "list", "methods", "feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)")
+    told = output_of(capsys, "list", "methods", "feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)")
     assert told.startswith("feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)\n")
     assert "client: sam(rho=0.5) -> dual(alpha=0.1, by_size=False); server: dual(" in told
     assert "evaluated: wima(" in told
@@ -90,8 +90,8 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_data_list(capsys: pytest.CaptureFixture[str], empty: Path) -> None:
     """Where each set is, or how to get it."""
     write_idx_set(empty / "mine" / "mnist", 20, 10)
-    listing = said(capsys, "data", "list", "--data-dir", str(empty / "mine"))
-    assert listing == said(capsys, "list", "datasets", "--data-dir", str(empty / "mine"))
+    listing = output_of(capsys, "data", "list", "--data-dir", str(empty / "mine"))
+    assert listing == output_of(capsys, "list", "datasets", "--data-dir", str(empty / "mine"))
     for entry in registered("data set"):
         assert f"\n{entry.name} " in f"\n{listing}"
         assert entry.summary in listing
@@ -103,12 +103,12 @@ def test_data_list(capsys: pytest.CaptureFixture[str], empty: Path) -> None:
 
 
 def test_data_show(capsys: pytest.CaptureFixture[str]) -> None:
-    told = said(capsys, "data", "show", "digits(lda(0), clients=20)", "--seed", "3")
+    told = output_of(capsys, "data", "show", "digits(lda(0), clients=20)", "--seed", "3")
     assert told.startswith("digits(lda(0), clients=20), seed 3\n")
     assert "test examples, inputs of 1x8x8, 10 classes" in told
     assert "20" in told
-    assert told != said(capsys, "data", "show", "digits(iid(), clients=20)", "--seed", "3")
-    assert "held out by the clients" in said(
+    assert told != output_of(capsys, "data", "show", "digits(iid(), clients=20)", "--seed", "3")
+    assert "held out by the clients" in output_of(
         capsys, "data", "show", "digits(iid(), clients=20, split=0.7)"
     )
 
@@ -119,15 +119,15 @@ def test_data_get_what_needs_no_files(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "--version") == f"fedflat {__version__}\n"
-    told = said(capsys, "--help")
+    assert output_of(capsys, "--version") == f"fedflat {__version__}\n"
+    told = output_of(capsys, "--help")
     for command in ("run", "compare", "resume", "list", "data", "dashboard"):
         assert f"\n    {command} " in told
     assert "examples:" in told
-    options = said(capsys, "run", "--help")
+    options = output_of(capsys, "run", "--help")
     for option in ("--on", "--rounds", "--checkpoint-every", "--workers", "--replay", "--target"):
         assert option in options
-    assert "--checkpoint-every" in said(capsys, "resume", "--help")
+    assert "--checkpoint-every" in output_of(capsys, "resume", "--help")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_items_of_a_kind(capsys: pytest.CaptureFixture[str], kind: str) -> None:
     """A line for each, with its arguments and its first sentence, and an example of how it is
     used."""
-    lines, use = said(capsys, "list", KINDS[kind]).rstrip().split("\n\n")
+    lines, use = output_of(capsys, "list", KINDS[kind]).rstrip().split("\n\n")
     entries = list(registered(kind))
     for line, entry in zip(lines.splitlines(), entries, strict=True):
         assert line.startswith(f"{entry.name}(")
@@ -146,7 +146,7 @@ def test_items_of_a_kind(capsys: pytest.CaptureFixture[str], kind: str) -> None:
 
 
 def test_kinds_with_their_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    told = said(capsys, "list")
+    told = output_of(capsys, "list")
     counts = {line.split()[0]: int(line.split()[1]) for line in told.split("\n\n")[0].splitlines()}
     assert counts.keys() == {*filter(None, KINDS.values()), "presets"}
     for kind, name in KINDS.items():
@@ -157,11 +157,11 @@ def test_kinds_with_their_counts(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_item_of_a_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    told = said(capsys, "list", "models", "mlp")
+    told = output_of(capsys, "list", "models", "mlp")
     assert told.startswith("mlp(hidden=[64])\n\nLinear layers of widths")
-    assert said(capsys, "list", "models", "mlp(hidden=[8])").startswith("mlp(hidden=[8])\n")
-    assert said(capsys, "list", "executors", "in-process").startswith("in_process(")
-    assert "analyse: compute curvature" in said(capsys, "list", "commands", "analyse")
+    assert output_of(capsys, "list", "models", "mlp(hidden=[8])").startswith("mlp(hidden=[8])\n")
+    assert output_of(capsys, "list", "executors", "in-process").startswith("in_process(")
+    assert "analyse: compute curvature" in output_of(capsys, "list", "commands", "analyse")
     for word in ("speling", "drift(", "presets"):
         assert main(["list", "metrics", word]) == 2
         assert "Traceback" not in capsys.readouterr().err
@@ -169,7 +169,7 @@ def test_one_item_of_a_kind(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_options_of_run_are_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
     """The most used first; then every setting under its purpose."""
-    told = said(capsys, "run", "--help")
+    told = output_of(capsys, "run", "--help")
     titles = [
         line.removesuffix(":")
         for line in told.splitlines()
@@ -204,17 +204,17 @@ def test_options_of_run_are_in_groups(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_every_command_is_a_module_with_its_help(capsys: pytest.CaptureFixture[str]) -> None:
-    told = " ".join(said(capsys, "--help").split())
+    told = " ".join(output_of(capsys, "--help").split())
     for name, verb in builtin().items():
         assert f" {name} " in told
         assert verb.HELP in told
-        assert said(capsys, name, "--help").startswith(f"usage: fedflat {name}")
-    assert said(capsys, "analyze", "--help") == said(capsys, "analyse", "--help")
+        assert output_of(capsys, name, "--help").startswith(f"usage: fedflat {name}")
+    assert output_of(capsys, "analyze", "--help") == output_of(capsys, "analyse", "--help")
 
 
 def test_help_shows_both_values_of_concentration(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (("list", "partitions"), ("data", "show", "--help")):
-        told = said(capsys, *words)
+        told = output_of(capsys, *words)
         assert "concentration='total'" in told
         assert "lda(alpha, concentration='component')" in told
         assert "  dirichlet(alpha)  " in told
@@ -222,18 +222,20 @@ def test_help_shows_both_values_of_concentration(capsys: pytest.CaptureFixture[s
 
 def test_data_show_says_how_alpha_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     """Dirichlet(alpha * prior) with ten equal classes is Dirichlet([alpha / 10] * 10)."""
-    told = said(capsys, "data", "show", "digits(lda(0.5), clients=20)")
+    told = output_of(capsys, "data", "show", "digits(lda(0.5), clients=20)")
     assert (
         "alpha 0.5 is the total over the 10 classes, 0.05 each on average (each with concentration='comp"
         in told
     )
     assert "draw dirichlet(0.5), Flower Datasets dirichlet(0.5, balance=False).\n" in told
-    assert "alpha 0.5 is the total" in said(
+    assert "alpha 0.5 is the total" in output_of(
         capsys, "data", "show", "unlabelled(digits(lda(0.5), clients=20))"
     )
-    told = said(capsys, "data", "show", "digits(lda(0.5, concentration='component'), clients=20)")
+    told = output_of(
+        capsys, "data", "show", "digits(lda(0.5, concentration='component'), clients=20)"
+    )
     assert (
         "alpha 0.5 is that of each of the 10 classes, 5 in total (the total with concentration='total')\n"
         in told
     )
-    assert "alpha" not in said(capsys, "data", "show", "digits(iid(), clients=20)")
+    assert "alpha" not in output_of(capsys, "data", "show", "digits(iid(), clients=20)")

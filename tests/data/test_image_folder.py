@@ -101,7 +101,7 @@ def test_train_and_test_may_be_folders(tmp_path: Path) -> None:
     assert fed.test.labels.tolist() == [1] * 4
 
 
-def test_size_channels_and_what_is_said(folder: Path) -> None:
+def test_size_channels_and_text(folder: Path) -> None:
     text = f"image_folder('{folder}', lda(0.5), clients=4, size=[3, 4], channels=1, augment=True, memory=1000)"
     spec = parse(text, "data set")
     assert spec == parse(repr(spec), "data set")

@@ -120,7 +120,7 @@ def keys(read: Counting, *places: int) -> list[Key]:
     return [Key(read, str(place), 0, 0) for place in places]
 
 
-def settled(kept: Decoded) -> None:
+def wait_until_decoded(kept: Decoded) -> None:
     for future in list(kept._coming.values()):
         future.result()
 
@@ -157,7 +157,7 @@ def test_the_next_batch_is_read_while_one_is_worked_on():
     kept.expect(keys(read, 3, 4, 5, 6))  # comes back although nothing can be read
     assert len(kept._coming) == 3
     read.go.set()
-    settled(kept)
+    wait_until_decoded(kept)
     assert sorted(read.read) == ["0", "1", "2", "3", "4", "5", "6"]
     kept.take(keys(read, 3, 4, 5, 6))
     assert len(read.read) == 7
@@ -168,7 +168,7 @@ def test_what_was_expected_in_vain_is_kept_or_given_up():
     kept.take(keys(read, 0))
     for start in range(1, 9, 2):
         kept.expect(keys(read, start, start + 1))
-        settled(kept)
+        wait_until_decoded(kept)
     assert kept.held + len(kept._coming) * EACH <= kept.budget
     read.read.clear()
     kept.take(keys(read, 7, 8))

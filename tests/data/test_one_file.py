@@ -81,5 +81,5 @@ def test_a_module_in_the_folder_is_a_data_set(shapes: np.ndarray, tmp_path: Path
     fed = spelling.parse("shapes(lda(0.5), clients=2)", "data set").open(0)
     assert (fed.population, fed.shape, fed.classes) == (2, (1, 2, 2), 2)
     np.testing.assert_array_equal(fed.test.examples.inputs[:, 0], shapes[6:])
-    assert '    "shapes": "fedflat.data.sets.shapes",' in public.sayable().splitlines()
+    assert '    "shapes": "fedflat.data.sets.shapes",' in public.exports_text().splitlines()
     assert "from fedflat.data.sets.shapes import shapes as shapes" in public.stub().splitlines()

@@ -46,7 +46,7 @@ def test_quantity_skew_zero_is_even():
 
 
 @pytest.mark.parametrize("sigma", [0.3, 0.8])
-def test_quantity_skew_spreads_sizes_as_said(sigma):
+def test_quantity_skew_spreads_sizes_as_specified(sigma):
     labels = np.zeros(200_000, np.int64)
     sizes = np.array(
         [len(part) for part in quantity_skew(sigma, min_size=1).assign(labels, 1000, rng())]
@@ -162,5 +162,5 @@ def test_from_file_refuses_what_it_cannot_read(tmp_path):
         "from_file('a b.json')",
     ],
 )
-def test_what_is_said_is_printed(text):
+def test_its_text_is_printed_again(text):
     assert repr(parse(text, "partition")) == text

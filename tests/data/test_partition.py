@@ -108,7 +108,7 @@ def test_lda_has_the_classes_per_client_of_its_parametrisation(
     assert np.mean(found) == pytest.approx(expected, abs=tolerance)
 
 
-def test_in_turns_nobody_has_to_take_what_the_others_left():
+def test_in_turns_no_client_gets_only_leftovers():
     """Of 20 clients whose mixture is one class, the last have leftovers of many; in turns most have
     some of them."""
 
@@ -266,7 +266,7 @@ def test_fine_to_coarse_map():
         "pathological(2)",
     ],
 )
-def test_what_is_said_is_printed(text):
+def test_its_text_is_printed_again(text):
     assert repr(parse(text, "partition")) == text
 
 

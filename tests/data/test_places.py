@@ -96,7 +96,7 @@ def test_the_cache_follows_the_platform(monkeypatch):
     assert cache_dir() == Path("/local/fedflat")
 
 
-def test_the_home_of_nobody_is_a_folder_that_is_not_there(monkeypatch):
+def test_the_home_folder_of_an_unknown_user_does_not_exist(monkeypatch):
     monkeypatch.setenv("FEDFLAT_DATA", "~nobody-of-this-name/data")
     with pytest.raises(
         DataError, match=r"mnist is not on this machine .*~nobody-of-this-name/data"

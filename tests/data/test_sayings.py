@@ -90,7 +90,7 @@ def test_every_letter_is_known() -> None:
     } < set(LETTERS)
 
 
-def test_what_is_said_is_printed_and_wrong_settings_are_refused() -> None:
+def test_its_text_is_printed_again_and_wrong_settings_are_refused() -> None:
     said = "sayings(clients=12, dialects=2, length=40, seed=3)"
     assert repr(parse(said, "data set")) == said
     wrongs = (

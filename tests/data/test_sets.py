@@ -252,7 +252,7 @@ def test_more_clients_than_examples_and_missing_files():
         "cifar10(from_file('partition=(1).json'))",
     ],
 )
-def test_what_is_said_is_printed(text):
+def test_its_text_is_printed_again(text):
     spec = parse(text, "data set")
     assert repr(spec) == text
     assert parse(repr(spec), "data set") == spec

@@ -156,7 +156,7 @@ def test_refused(plays: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["next", "sequence"])
-def test_nothing_but_its_name_need_be_said(plays: Path, target: str) -> None:
+def test_only_its_name_is_required(plays: Path, target: str) -> None:
     result = run(
         "fedavg", on=shakespeare(**SMALL, target=target), rounds=1, clients_per_round=2, quiet=True
     )

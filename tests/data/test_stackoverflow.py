@@ -141,7 +141,7 @@ def test_fewer_people_and_sentences(folder: Path) -> None:
     )
 
 
-def test_nothing_but_its_name_need_be_said(folder: Path) -> None:
+def test_only_its_name_is_required(folder: Path) -> None:
     result = run("fedavg", on=stackoverflow(**SMALL), rounds=1, clients_per_round=2, quiet=True)
     assert {"accuracy", "perplexity"} <= result.rows[-1].keys()
     task = experiment("fedavg", on=stackoverflow(**SMALL), rounds=1).task

@@ -23,7 +23,7 @@ from fedflat.registry.specs import parse
 SMALL: dict[str, Any] = {"width": 32, "height": 16, "examples": 3, "tests": 6}
 
 
-def test_what_is_said_is_printed() -> None:
+def test_its_text_is_printed_again() -> None:
     said = "street(weather='rain,sun,night', view='bus')"
     spec = parse('street(towns=5, weather="rain,sun,night", view="bus", clients=50)', "data set")
     assert repr(spec) == said
@@ -88,7 +88,7 @@ def test_memory_does_not_grow_with_the_clients() -> None:
     assert peak < 8e6
 
 
-def test_test_sets_are_of_new_ways_and_of_what_nobody_has_seen() -> None:
+def test_test_sets_are_of_new_paths_and_of_unseen_places() -> None:
     spec = street(
         towns=2, weather="sun,rain", unseen_weather="snow", unseen_view="scooter", seed=0, **SMALL
     )

@@ -54,7 +54,7 @@ def test_the_seed_decides_unless_the_set_has_its_own() -> None:
     assert torch.equal(x(synthetic(seed=5), 1), x(synthetic(), 5))
 
 
-def test_inputs_have_the_spread_that_is_said() -> None:
+def test_inputs_have_the_specified_spread() -> None:
     """Feature j of one client: variance j^-1.2; over clients (1 + beta^2) times that."""
     spec = synthetic(clients=4, examples=40_000, features=8, beta=0.0)
     said = torch.arange(1, 9) ** -1.2
@@ -119,7 +119,7 @@ def test_clients_differ_more_if_they_are_to() -> None:
 @pytest.mark.parametrize(
     "text", ["synthetic()", "synthetic(clients=1000000, examples=5, alpha=0, beta=1.5, seed=3)"]
 )
-def test_what_is_said_is_printed(text: str) -> None:
+def test_its_text_is_printed_again(text: str) -> None:
     spec = parse(text, "data set")
     assert repr(spec) == text
     assert parse(repr(spec), "data set") == spec
@@ -201,7 +201,7 @@ def test_what_needs_everybody_is_done_for_few_and_refused_for_many() -> None:
         prepare(ff.experiment("fedavg", synthetic(clients=MANY), rounds=1, sampler="by_size"))
 
 
-def test_what_on_demand_cannot_do_is_said() -> None:
+def test_what_on_demand_cannot_do_is_reported() -> None:
     with pytest.raises(
         SettingError,
         match=r"has no such part. Add a split .* made on demand have no split: use partitioned data",

@@ -220,7 +220,7 @@ def test_an_unknown_setting_is_an_error() -> None:
         ff.run("fedavg", on="digits", round_size=3, **SETTINGS)
 
 
-def test_progress_is_told_unless_it_is_not_wanted(
+def test_progress_is_printed_unless_quiet(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """In a script: plain lines on standard error; standard output is the caller's."""

@@ -22,15 +22,15 @@ from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.files import Damaged
-from test_every_method import EVERY, said
-from test_every_method_on_the_wire import _said, sayable
+from test_every_method import EVERY, method_of
+from test_every_method_on_the_wire import _registered, experiment_of
 
-__all__ = ["_said"]  # a fixture
+__all__ = ["_registered"]  # a fixture
 
 REMEMBERING = [
     text
     for text in EVERY
-    if said(text).cost.client_state or "all_clients" in text or "fedbn" in text
+    if method_of(text).cost.client_state or "all_clients" in text or "fedbn" in text
 ]
 
 
@@ -73,7 +73,7 @@ def ids(monkeypatch: pytest.MonkeyPatch) -> list[StateIds]:
 def test_the_same_bits_and_the_same_memories(
     text: str, tmp_path: Path, ids: list[StateIds]
 ) -> None:
-    exp, run_folder = replace(sayable(text), rounds=3), Looking()
+    exp, run_folder = replace(experiment_of(text), rounds=3), Looking()
     here, there = (
         train(exp, executor=InProcess(1), run_folder=run_folder),
         train(exp, executor=Loopback(str(tmp_path))),
@@ -96,7 +96,7 @@ REPEATED = "feddyn(alpha=0.1) + all_clients()"
 def test_a_run_that_is_resumed_names_the_states_of_its_checkpoint(tmp_path: Path) -> None:
     """The clients have gone on to round 3 when the server is lost, whose last checkpoint is of
     round 2."""
-    exp, home = sayable(REPEATED), Loopback(str(tmp_path / "home"))
+    exp, home = experiment_of(REPEATED), Loopback(str(tmp_path / "home"))
     exp = replace(exp, rounds=4)
     whole = begin(exp, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
@@ -111,7 +111,7 @@ def test_a_run_that_is_resumed_names_the_states_of_its_checkpoint(tmp_path: Path
 
 
 def test_a_state_that_was_lost_is_missed(tmp_path: Path) -> None:
-    exp, home = replace(sayable(REPEATED), rounds=3), Loopback(str(tmp_path / "home"))
+    exp, home = replace(experiment_of(REPEATED), rounds=3), Loopback(str(tmp_path / "home"))
     with pytest.raises(KeyboardInterrupt):
         begin(exp, tmp_path / "cut", stop=2, executor=home)
     for folder in (tmp_path / "home").iterdir():
@@ -121,7 +121,7 @@ def test_a_state_that_was_lost_is_missed(tmp_path: Path) -> None:
 
 
 def test_another_executor_cannot_go_on_without_the_states(tmp_path: Path) -> None:
-    exp, home = replace(sayable(REPEATED), rounds=3), Loopback(str(tmp_path / "home"))
+    exp, home = replace(experiment_of(REPEATED), rounds=3), Loopback(str(tmp_path / "home"))
     with pytest.raises(KeyboardInterrupt):
         begin(exp, tmp_path / "cut", stop=2, executor=home)
     with pytest.raises(RunError, match="clients of this run keep their states themselves"):
@@ -129,7 +129,7 @@ def test_another_executor_cannot_go_on_without_the_states(tmp_path: Path) -> Non
 
 
 def test_clients_take_over_the_states_of_a_server(tmp_path: Path) -> None:
-    exp = replace(sayable(REPEATED), rounds=4)
+    exp = replace(experiment_of(REPEATED), rounds=4)
     whole = begin(exp, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         begin(exp, tmp_path / "cut", stop=2)

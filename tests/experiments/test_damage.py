@@ -258,7 +258,7 @@ def test_links_lead_nowhere(copy, name, tmp_path, capsys) -> None:
 
 
 @pytest.mark.parametrize("name", ["run.json", "report.html", "final.safetensors"])
-def test_nobody_can_take_the_name_of_a_new_file(copy, name, tmp_path) -> None:
+def test_the_name_of_a_new_file_cannot_be_occupied(copy, name, tmp_path) -> None:
     folder, attacked = copy("cut-0"), tmp_path / "victim"
     attacked.write_text("precious")
     for trap in (f"{name}.new", f"{name}.{os.getpid()}.new", name):

@@ -40,7 +40,7 @@ BY_LABELS = "chains(groups=greedy(psi='labels', tau='gini', d_min=15, k_max=3))"
 
 
 @pytest.fixture(autouse=True)
-def _said() -> Iterator[None]:
+def _registered() -> Iterator[None]:
     register("describer", "means")(Means)
     register("initializer", "from_means")(FromMeans)
 
@@ -70,7 +70,7 @@ def means(times: int = 2) -> torch.Tensor:
     return torch.stack([torch.stack([mean * (at + 1) for at in range(times)]) for mean in found])
 
 
-def test_who_wants_to_know_is_told() -> None:
+def test_callbacks_are_called() -> None:
     """A client piece, a server piece and a start; each describer is asked once, and its bytes are
     counted by hand."""
     exp = experiment("pulled() + noting()", init=FromMeans(), rounds=1, dtype="float64")
@@ -87,7 +87,7 @@ def test_who_wants_to_know_is_told() -> None:
     assert result.rows[0]["known"] == pytest.approx(float(means().sum()), rel=1e-12)
 
 
-def test_a_piece_reads_what_it_was_told() -> None:
+def test_a_piece_reads_what_it_received() -> None:
     """One step of one client by hand: the gradient, and what was told added to it."""
     local = replace(experiment().local, batch_size=100)
     settings: dict[str, Any] = {
@@ -208,7 +208,7 @@ def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         train(experiment("pulled()"))
 
 
-def test_what_it_reveals_is_said_before() -> None:
+def test_what_it_reveals_is_reported_before() -> None:
     said = remarks(prepare(experiment("pulled()", topology=BY_LABELS)))
     assert said == [
         "before round 0 every client is asked for label_counts(): the server learns how many examples of each class "
@@ -298,7 +298,7 @@ def test_the_clock_waits_for_the_slowest(tmp_path: Path) -> None:
     assert prepared.initial_cost.clock == pytest.approx(64 / 10.0)
 
 
-def test_a_server_that_waits_for_nobody_begins_when_all_have_described_themselves(
+def test_an_asynchronous_server_starts_when_all_have_described_themselves(
     tmp_path: Path,
 ) -> None:
     """By hand: descriptions take 6.4 s as above. Then all five are at work on a model of 43
@@ -330,7 +330,7 @@ def test_a_server_that_waits_for_nobody_begins_when_all_have_described_themselve
         ("alike(6)", "6 groups cannot be made of 5 clients"),
     ],
 )
-def test_nobody_is_asked_for_groups_that_cannot_be(grouping: str, words: str) -> None:
+def test_no_client_is_asked_for_impossible_groups(grouping: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
         prepare(experiment(topology=f"chains(groups={grouping})"))
 

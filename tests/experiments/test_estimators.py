@@ -110,7 +110,7 @@ def trained_alone(prepared: PreparedRun, epochs: int, lr: float, decay: float) -
     return found
 
 
-def asked(topology: str, executor: Any = InProcess(threads=1), **more: Any) -> PreparedRun:
+def prepared_with(topology: str, executor: Any = InProcess(threads=1), **more: Any) -> PreparedRun:
     """A run with what its clients have said."""
     local = LocalTraining(batch_size=4, lr=0.05, weight_decay=0.01, epochs=3)
     exp = experiment(
@@ -125,7 +125,7 @@ def test_weights_of_linear_layers(layers: str, executor: Any) -> None:
     """The run's own steps, from the one common model, for two epochs; only these weights go up."""
     by = ClassifierWeights(epochs=2, layers=layers)
     said = f"classifier_weights(epochs=2, layers='{layers}')"
-    prepared = asked(
+    prepared = prepared_with(
         f"chains(groups=greedy(psi={said}, tau='cosine', d_min=15))", executor, model=ff.mlp([5, 3])
     )
     twins = trained_alone(prepared, 2, 0.05, 0.01)
@@ -153,7 +153,7 @@ def test_confidence_on_the_public_set() -> None:
     """Sums of the true class's probability over two public examples of each class, as shares; whole
     models go up, and only shares are kept."""
     by, on = Confidence(epochs=1, per_class=2), "digits(lda(0), clients=5)"
-    prepared = asked(
+    prepared = prepared_with(
         f"chains(groups=kmeans(psi={by}, d_min=15, k_max=1))",
         on=parse(f"without_public_part({on})", "data set"),
         server_data="public_part(digits())",

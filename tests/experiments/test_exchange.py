@@ -117,7 +117,7 @@ def test_skipped_replies_are_left_out() -> None:
     )  # it was sent all the same
 
 
-def test_nobody_left() -> None:
+def test_no_client_left() -> None:
     exp = experiment(
         on=poisoned(3, math.nan), sampler=ClientSampler(cohorts=[[0], [3]] * 3), on_bad="skip"
     )

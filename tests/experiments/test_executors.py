@@ -123,7 +123,7 @@ def test_an_exception_in_a_worker_arrives_with_its_notes() -> None:
     assert not multiprocessing.active_children()
 
 
-def test_an_exception_that_cannot_travel_is_told_in_other_words() -> None:
+def test_an_exception_that_cannot_be_pickled_is_replaced() -> None:
     ours, theirs = multiprocessing.Pipe()
     odd = OddError(1, 2)
     odd.add_note("(in round 0, client 4)")

@@ -217,7 +217,7 @@ def test_the_model_chosen_by_the_data() -> None:
     assert ff.experiment("fedavg", "digits", rounds=1, model="logistic").model == Logistic()
 
 
-def test_about_a_hundred_evaluations_unless_said() -> None:
+def test_about_a_hundred_evaluations_by_default() -> None:
     assert ff.experiment("fedavg", "digits", rounds=20_000).evaluate == EvaluationSchedule(
         every=200, last=100
     )

@@ -124,7 +124,7 @@ def test_a_round_goes_on_with_those_who_came(
         ("spoil", InProcess(1), NotFinite),
     ],
 )
-def test_by_default_nobody_may_be_missing(
+def test_by_default_no_client_may_fail(
     what: str, executor: Executor, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -288,7 +288,7 @@ def test_only_known_reasons() -> None:
         ClientFailure(1, "0/1/1", "bored")
 
 
-def test_own_tests_are_told_by_client_whoever_is_missing() -> None:
+def test_own_tests_are_reported_by_client_when_some_fail() -> None:
     """In which order answers come says nothing of whose they are."""
 
     class Backwards:

@@ -187,7 +187,7 @@ def test_a_live_line() -> None:
     assert "and a word [in] brackets" in plain
 
 
-def test_long_runs_are_told_of_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_runs_are_reported_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line every two seconds at first, then whenever a tenth of the time has passed again."""
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
@@ -244,7 +244,7 @@ def test_time_left_forgets_slow_hours_and_remembers_little() -> None:
     assert len(watch.marks) < 310
 
 
-def test_every_round_is_told() -> None:
+def test_every_round_is_reported() -> None:
     ticks: list[Progress] = []
     exp = experiment(rounds=4)
     result = train(exp, on_progress=ticks.append)
@@ -291,7 +291,7 @@ def on_digits() -> Experiment:
     return replace(experiment("fedavg"), on=parse(ON, "data set"), model=model, rounds=2)
 
 
-def test_rounds_before_the_run_are_told_apart() -> None:
+def test_rounds_before_the_run_are_distinguished() -> None:
     ticks: list[Progress] = []
     train(
         replace(on_digits(), init=parse("pretrained(digits(), rounds=3)", "initializer")),
@@ -306,7 +306,7 @@ def test_rounds_before_the_run_are_told_apart() -> None:
     ]
 
 
-def test_a_study_is_told_with_its_time_left(tmp_path: Path) -> None:
+def test_a_study_is_reported_with_its_time_left(tmp_path: Path) -> None:
     """From its beginning, and when it is gone on with: runs that are done take no time."""
     ticks: list[tuple[int, Progress]] = []
 

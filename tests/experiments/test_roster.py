@@ -122,7 +122,7 @@ class Lending:
             yield pool
 
 
-def test_a_bad_reply_is_told_without_a_look_at_the_data() -> None:
+def test_a_bad_reply_is_reported_without_a_look_at_the_data() -> None:
     _, there = both("fedavg()", local=LocalTraining(batch_size=4, lr=1e30))
     with pytest.raises(FedflatError, match=r"NaN or infinite; where it began is not known here"):
         train(there, executor=Lending())

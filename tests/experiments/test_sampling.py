@@ -45,7 +45,7 @@ def test_bernoulli_has_the_mean_and_the_spread_of_independent_clients() -> None:
     assert variance == pytest.approx(4.5, rel=0.15)
 
 
-def test_bernoulli_is_redrawn_if_nobody_comes() -> None:
+def test_bernoulli_is_redrawn_if_no_client_is_selected() -> None:
     """One of ten expected: in a third of the rounds nobody would come."""
     sampler = ClientSampler(clients=1, kind="bernoulli")
     cohorts = [sampler.draw(t, 10, seed=0) for t in range(500)]

@@ -187,7 +187,7 @@ def killed(folder: str, after: str) -> None:
         train(EXP, run_folder=run_folder, executor=HERE, state_memory=0)
 
 
-def test_a_full_disk_is_said_and_survived(tmp_path: Path, whole: Path) -> None:
+def test_a_full_disk_is_reported_and_survived(tmp_path: Path, whole: Path) -> None:
     """The file of memories cannot be opened for writing any more, and then it can."""
     with pytest.raises(KeyboardInterrupt):
         begin(tmp_path / "cut", stop=3)
@@ -233,7 +233,7 @@ def test_memories_of_a_round_count_too() -> None:
     assert all(in_ram <= 2 * one for in_ram, *_ in held)
 
 
-def test_what_clients_will_remember_and_where_is_said() -> None:
+def test_what_clients_will_remember_and_where_is_reported() -> None:
     prepared = prepare(experiment("feddyn"))
     one = 4 * prepared.info.layout.dim
     assert client_state_bytes(prepared) == 5 * one  # five clients, in six rounds of two

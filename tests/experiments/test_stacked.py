@@ -39,9 +39,9 @@ from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
 from fedflat.server.client_selection import ClientSampler
-from test_every_method import EVERY, Costs, experiment, said
+from test_every_method import EVERY, Costs, experiment, method_of
 
-STACKED = [text for text in EVERY if all(piece.stackable for piece in said(text).client)]
+STACKED = [text for text in EVERY if all(piece.stackable for piece in method_of(text).client)]
 CLOSE = {"float32": {"rtol": 1e-5, "atol": 1e-5}, "float64": {"rtol": 1e-9, "atol": 1e-11}}
 SIZES = (9, 9, 6, 9, 6)
 
@@ -58,7 +58,7 @@ def federation(sizes: tuple[int, ...] = SIZES, split: float | None = None) -> An
 
 def four_of_five(text: str, **more: Any) -> Experiment:
     """A method with four of five clients a round, some of one size and some of another."""
-    exp = experiment(said(text))
+    exp = experiment(method_of(text))
     on = federation(split=0.6 if exp.method.evaluations else None)
     return replace(exp, **{"on": on, "sampler": ClientSampler(clients=4), "rounds": 3, **more})
 
@@ -304,7 +304,7 @@ class Mine(Prox):
     ],
 )
 def test_what_is_refused(text: str, more: dict[str, Any], why: str) -> None:
-    exp = experiment(said(text))
+    exp = experiment(method_of(text))
     with pytest.raises(
         SettingError, match=f"cannot train in stacks: .*{why}.*one by one, in this process"
     ):
@@ -323,7 +323,7 @@ def wild(text: str, on_bad: str) -> Experiment:
     data = [(torch.randn(6, 4, generator=rng), torch.arange(6) % 3) for _ in range(4)]
     data[1][0][2, 2] = math.inf
     return Experiment(
-        method=said(text),
+        method=method_of(text),
         on=clients_of(data, test=data[0], classes=3),
         rounds=2,
         seed=0,

@@ -184,7 +184,7 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="could not be written: Not a directory"):
         Store(tmp_path / "file" / "checkpoint").write(1, {}, {})

@@ -93,7 +93,7 @@ def test_a_run_that_died_in_its_cradle_does_not_stop_the_study(tmp_path: Path) -
     assert [result.status for result in resume(tmp_path / "cut")] == ["done", "done"]
 
 
-def test_checkpoints_as_often_as_said(tmp_path: Path) -> None:
+def test_checkpoints_as_often_as_specified(tmp_path: Path) -> None:
     with pytest.raises(
         SettingError, match="checkpoint_every must be a number of at least 0, found -1"
     ):

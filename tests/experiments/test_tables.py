@@ -163,7 +163,7 @@ def test_notes_on_partitions_stand_below_once(style: str) -> None:
     assert "alpha" not in table(both, None, 100, "csv")
 
 
-def test_one_seed_is_said() -> None:
+def test_one_seed_is_reported() -> None:
     single = [replace(ONE, seeds=1, spread=math.nan), replace(OTHER, seeds=1)]
     foot = table(single, None, 100).splitlines()[-1]
     assert (

@@ -48,7 +48,7 @@ def test_everything_at_once() -> None:
     assert list(dict.fromkeys(what for _, _, what in told)) == names
 
 
-def test_progress_ends_where_it_said() -> None:
+def test_progress_ends_at_the_announced_total() -> None:
     learner, model, data = network("group norm", count=24)
     told: list[tuple[float, float, str]] = []
     curvature(

@@ -104,17 +104,17 @@ class Ground:
         page = collect([self.bad], target=0.0)
         analysed = {}
         for path in sorted(self.bad.glob("checkpoint/round-*.json"), reverse=True):
-            said = self._said("analyse", *ANALYSE)
-            analysed[_standing(said)] = _lines(said.out)
+            said = self._registered("analyse", *ANALYSE)
+            analysed[_status(said)] = _lines(said.out)
             path.unlink()
         if not analysed:
-            analysed[None] = _lines(self._said("analyse", *ANALYSE).out)
+            analysed[None] = _lines(self._registered("analyse", *ANALYSE).out)
         self.lay_out(name)
-        said = self._said("resume", "--quiet")
+        said = self._registered("resume", "--quiet")
         assert said.status == 0, said
         return Whole(_shown(page), page["missing"], _numbers(said.out), analysed)
 
-    def _said(self, command: str, *words: str) -> Said:
+    def _registered(self, command: str, *words: str) -> Said:
         return carried_out(command, str(self.bad), *words, where=self.runs)
 
     def check(self, trial: Trial) -> str:
@@ -164,7 +164,7 @@ class Ground:
 
     def _report(self, name: str, claim: str) -> str:
         """Write the page, and look at what it shows."""
-        said = self._said("report")
+        said = self._registered("report")
         with limited():
             found = collect([self.bad], target=0.0)
         _foreseen(found)
@@ -204,16 +204,18 @@ class Ground:
         )
 
     def _analyse(self, name: str, claim: str) -> str:
-        said = self._said("analyse", *ANALYSE)
+        said = self._registered("analyse", *ANALYSE)
         if said.status == 0 and claim == "exactly":
-            found, expected = _lines(said.out), self.whole[name].analysed[_standing(said)]
+            found, expected = _lines(said.out), self.whole[name].analysed[_status(said)]
             assert found == expected or (said.err and set(found) < set(expected)), (
                 f"analyse: {said} for {expected}"
             )
         return "refused" if said.status == 2 else "accepted"
 
     def _resume(self, name: str, claim: str) -> str:
-        said = self._said("resume", "--quiet", *(("--until", "1") if claim == "nothing" else ()))
+        said = self._registered(
+            "resume", "--quiet", *(("--until", "1") if claim == "nothing" else ())
+        )
         if said.status == 0 and claim != "nothing":
             ended = self.made / ENDED.get(name, name)
             for run in runs_in(ended):
@@ -270,7 +272,7 @@ def _shown(found: dict[str, Any]) -> set[str]:
     }
 
 
-def _standing(said: Said) -> int | None:
+def _status(said: Said) -> int | None:
     used = re.search(r"its model of round (\d+) is used", said.err)
     return int(used[1]) if used else None
 

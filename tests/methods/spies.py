@@ -56,7 +56,7 @@ class BatchSpy(Term):
         return output.sum() * 0
 
 
-def said(text: str) -> Method:
+def method_of(text: str) -> Method:
     """The method a text says."""
     method = parse(text, "method")
     assert isinstance(method, Method)

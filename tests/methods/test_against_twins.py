@@ -36,7 +36,7 @@ from literal import (
     wima,
 )
 from literal.problem import Plan, Problem, Trace, random_plan, random_problem
-from methods.spies import SEEN, client_models, said, shadows, spied
+from methods.spies import SEEN, client_models, method_of, shadows, spied
 from quadratic import Recorder, experiment, replay
 
 ROUNDS = 6
@@ -67,7 +67,7 @@ def hard() -> tuple[Problem, Plan]:
 
 
 def agree(text: str, trace: Trace, some: tuple[Problem, Plan], **more: Any) -> Recorder:
-    run_folder = replay(said(text), *some, **more)
+    run_folder = replay(method_of(text), *some, **more)
     assert len(run_folder.server) == ROUNDS
     same(run_folder.server, trace.server)
     return run_folder
@@ -166,8 +166,8 @@ def test_feddyn(some: tuple[Problem, Plan], rho: float) -> None:
     sigma, sigma_k = memory(run_folder, problem)
     same(sigma, trace.sigma)
     same(sigma_k, trace.sigma_k)
-    same(shadows(said(text), "active_clients", run_folder, problem), trace.active)
-    same(shadows(said(text), "all_clients", run_folder, problem), trace.all)
+    same(shadows(method_of(text), "active_clients", run_folder, problem), trace.active)
+    same(shadows(method_of(text), "all_clients", run_folder, problem), trace.all)
 
 
 @pytest.mark.parametrize("executor", [InProcess(), Stacked()], ids=["one by one", "stacked"])
@@ -177,7 +177,7 @@ def test_feddyn_by_size(some: tuple[Problem, Plan], executor: Executor) -> None:
     trace = feddyn.run(*some, alpha=0.2, scaled=True)
     run_folder = agree(text, trace, some, executor=executor)
     same(memory(run_folder, problem)[1], trace.sigma_k)
-    same(shadows(said(text), "all_clients", run_folder, problem), trace.all)
+    same(shadows(method_of(text), "all_clients", run_folder, problem), trace.all)
     assert np.abs(trace.server[-1] - feddyn.run(*some, alpha=0.2).server[-1]).max() > 1e-4
 
 
@@ -192,7 +192,7 @@ def test_fedsam(some: tuple[Problem, Plan], weighting: str) -> None:
     problem, plan = some
     trace = fedsam.run(problem, replace(plan, server_lr=0.9), rho=0.3, weighting=weighting)
     agree("fedsam(rho=0.3) + server_sgd(0.9)", trace, some, weighting=weighting)
-    replay(spied(said("fedsam(rho=0.3) + server_sgd(0.9)")), *some, weighting=weighting)
+    replay(spied(method_of("fedsam(rho=0.3) + server_sgd(0.9)")), *some, weighting=weighting)
     for t, cohort in enumerate(plan.cohorts):
         for k in cohort:
             same([eps for eps, _ in steps(SEEN, t, k)], trace.eps[t][k])
@@ -213,7 +213,7 @@ def test_fedasam(
 ) -> None:
     trace = fedasam.run(*some, rho=0.3, **arguments)
     agree(text, trace, some, weights=weights)
-    replay(spied(said(text)), *some, weights=weights)
+    replay(spied(method_of(text)), *some, weights=weights)
     cohorts = some[1].cohorts
     for t, k in ((t, k) for t, cohort in enumerate(cohorts) for k in cohort):
         same([eps for eps, _ in steps(SEEN, t, k)], trace.eps[t][k])
@@ -341,14 +341,14 @@ def test_random_problems(text: str, data: st.DataObject) -> None:
         clip=draw(st.sampled_from([None, 0.5, 100.0])),
         lr=0.02,
     )
-    same(replay(said(text), problem, plan).server, EVERY[text](problem, plan).server)
+    same(replay(method_of(text), problem, plan).server, EVERY[text](problem, plan).server)
 
 
 @pytest.mark.parametrize("base", ["fedavg()", "fedgloss(0.2, rho_l=0.1, beta=8)"])
 @pytest.mark.parametrize(("start", "cycle"), [(3, 2), (2, 1), (0, 3), (4, 9)])
 def test_swa(some: tuple[Problem, Plan], base: str, start: int, cycle: int) -> None:
     problem, plan = some
-    method = said(f"{base} + swa(start={start}, cycle={cycle}, high=0.03, low=0.005)")
+    method = method_of(f"{base} + swa(start={start}, cycle={cycle}, high=0.03, low=0.005)")
     cyclic = replace(
         plan, lr=swa.rates(plan.lr, start=start, cycle=cycle, gamma_1=0.03, gamma_2=0.005)
     )
@@ -368,11 +368,11 @@ def test_swa(some: tuple[Problem, Plan], base: str, start: int, cycle: int) -> N
 def test_the_ablations_of_swa(some: tuple[Problem, Plan]) -> None:
     problem, plan = some
     cyclic = replace(plan, lr=swa.rates(plan.lr, start=2, cycle=2, gamma_1=0.03, gamma_2=0.005))
-    rate_only = said("fedavg() + swa(start=2, cycle=2, high=0.03, low=0.005, average=False)")
+    rate_only = method_of("fedavg() + swa(start=2, cycle=2, high=0.03, low=0.005, average=False)")
     run_folder = replay(rate_only, *some)
     same(run_folder.server, fedavg.run(problem, cyclic).server)
     assert shadows(rate_only, "swa", run_folder, problem) == [None] * ROUNDS
-    mean_only = said("fedavg() + swa(start=2, cycle=2, high=0.03, low=0.005, cycle_lr=False)")
+    mean_only = method_of("fedavg() + swa(start=2, cycle=2, high=0.03, low=0.005, cycle_lr=False)")
     run_folder, trace = replay(mean_only, *some), fedavg.run(*some)
     same(run_folder.server, trace.server)
     expected = swa.run(trace.server, initial=problem.w0, start=2, cycle=2).shadow
@@ -381,7 +381,7 @@ def test_the_ablations_of_swa(some: tuple[Problem, Plan]) -> None:
 
 @pytest.mark.parametrize("window", [1, 2, 3, ROUNDS, ROUNDS + 5])
 def test_wima(some: tuple[Problem, Plan], window: int) -> None:
-    method = said(f"feddyn(alpha=0.2) + wima({window})")
+    method = method_of(f"feddyn(alpha=0.2) + wima({window})")
     run_folder, trace = replay(method, *some), feddyn.run(*some, alpha=0.2)
     same(run_folder.server, trace.server)
     same(shadows(method, "wima", run_folder, some[0]), wima.run(trace.server, window=window).shadow)
@@ -389,7 +389,7 @@ def test_wima(some: tuple[Problem, Plan], window: int) -> None:
 
 @pytest.mark.parametrize("gamma", [0.0, 0.6, 1.0])
 def test_ema(some: tuple[Problem, Plan], gamma: float) -> None:
-    method = said(f"fedsam(0.2) + ema({gamma})")
+    method = method_of(f"fedsam(0.2) + ema({gamma})")
     run_folder, trace = replay(method, *some), fedsam.run(*some, rho=0.2)
     same(run_folder.server, trace.server)
     same(shadows(method, "ema", run_folder, some[0]), ema.run(trace.server, gamma=gamma).shadow)
@@ -410,7 +410,7 @@ def test_the_probe_of_naive_fedgloss_starts_where_the_server_stands(
     some: tuple[Problem, Plan],
 ) -> None:
     problem, plan = some
-    run_folder = replay(spied(said("naive_fedgloss(rho_s=0.3, beta=8)")), *some)
+    run_folder = replay(spied(method_of("naive_fedgloss(rho_s=0.3, beta=8)")), *some)
     trace = naive_fedgloss.run(*some, rho_s=0.3, beta=8)
     for t, before in enumerate([problem.w0, *run_folder.server[:-1]]):
         sent = [seen.sent for seen in SEEN if seen.round == t]
@@ -425,7 +425,9 @@ def test_float32_stays_near_the_twin(some: tuple[Problem, Plan]) -> None:
     """In single precision the same numbers to single precision: nothing hangs on float64."""
     problem, plan = some
     run_folder = Recorder()
-    exp = replace(experiment(said("fedgloss(0.3, 0.2, beta=8)"), problem, plan), dtype="float32")
+    exp = replace(
+        experiment(method_of("fedgloss(0.3, 0.2, beta=8)"), problem, plan), dtype="float32"
+    )
     train(exp, run_folder=run_folder)
     assert run_folder.runs[-1].model.params.dtype == torch.float32
     trace = fedgloss.run(*some, rho_s=0.3, local="sam", rho_l=0.2, beta=8)

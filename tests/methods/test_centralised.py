@@ -15,7 +15,7 @@ from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
-from methods.spies import said
+from methods.spies import method_of
 
 RNG = torch.Generator().manual_seed(0)
 DATA = [(torch.randn(n, 4, generator=RNG), torch.arange(n) % 3) for n in (5, 9, 6)]
@@ -25,7 +25,7 @@ LOCAL = LocalTraining(batch_size=4, lr=0.1, momentum=0.7, weight_decay=0.01)
 def experiment(text: str, local: LocalTraining = LOCAL) -> Experiment:
     on = clients_of(DATA, test=DATA[0], classes=3)
     return Experiment(
-        method=said(text),
+        method=method_of(text),
         on=on,
         model=mlp([5]),
         rounds=3,

@@ -19,7 +19,7 @@ from fedflat.models.simple import mlp
 from fedflat.server.client_selection import ClientSampler
 from literal import fedlesam
 from literal.problem import Plan, Problem, random_plan, random_problem
-from methods.spies import BATCHES, BatchSpy, client_models, said, shadows
+from methods.spies import BATCHES, BatchSpy, client_models, method_of, shadows
 from quadratic import Recorder, replay
 
 EQUAL = (6, 6, 6, 6, 6)
@@ -71,7 +71,7 @@ def test_nothing_is_left_but_fedavg(text: str, some: tuple[Problem, Plan]) -> No
     problem, plan = some
     if "clip" in text and plan.clip is not None:
         plan = replace(plan, clip=None)
-    bits(replay(said(text), problem, plan), replay(said("fedavg()"), problem, plan))
+    bits(replay(method_of(text), problem, plan), replay(method_of("fedavg()"), problem, plan))
 
 
 @pytest.mark.parametrize("name", ["fedgloss", "naive_fedgloss"])
@@ -87,27 +87,27 @@ def test_nothing_is_left_but_fedavg(text: str, some: tuple[Problem, Plan]) -> No
 def test_fedgloss_without_a_server_radius(
     name: str, settings: str, limit: str, equal: tuple[Problem, Plan]
 ) -> None:
-    base = replay(said(limit), *equal)
-    ours = replay(said(f"{name}(rho_s=0, {settings})"), *equal)
+    base = replay(method_of(limit), *equal)
+    ours = replay(method_of(f"{name}(rho_s=0, {settings})"), *equal)
     bits(ours, base)
     if "dual" in base.runs[-1].states:
         for t in range(ROUNDS):
             assert torch.equal(
                 ours.runs[t].states["dual"]["sigma"], base.runs[t].states["dual"]["sigma"]
             )
-    differ(replay(said(f"{name}(rho_s=0.1, {settings})"), *equal), base)
+    differ(replay(method_of(f"{name}(rho_s=0.1, {settings})"), *equal), base)
 
 
 def test_an_asam_of_radius_0_in_fedgloss(equal: tuple[Problem, Plan]) -> None:
     bits(
-        replay(said("fedgloss(0, beta=10) + asam(rho=0)"), *equal),
-        replay(said("feddyn(0.1)"), *equal),
+        replay(method_of("fedgloss(0, beta=10) + asam(rho=0)"), *equal),
+        replay(method_of("feddyn(0.1)"), *equal),
     )
 
 
 def test_the_first_visit_of_feddyn_is_fedprox(some: tuple[Problem, Plan]) -> None:
-    dyn = client_models(replay(said("feddyn(alpha=0.3) + all_clients()"), *some), 0)
-    prox = client_models(replay(said("fedprox(mu=0.3) + all_clients()"), *some), 0)
+    dyn = client_models(replay(method_of("feddyn(alpha=0.3) + all_clients()"), *some), 0)
+    prox = client_models(replay(method_of("fedprox(mu=0.3) + all_clients()"), *some), 0)
     assert dyn.keys() == prox.keys() == set(some[1].cohorts[0])
     for client, model in dyn.items():
         assert np.array_equal(model, prox[client])
@@ -123,36 +123,36 @@ def test_a_recipe_is_its_pieces(some: tuple[Problem, Plan]) -> None:
         ("fedyogi(0.2)", "yogi(0.2) + fedavg()"),
         ("fedadagrad(0.2)", "adagrad(0.2)"),
     ]:
-        assert said(recipe) == said(pieces)
+        assert method_of(recipe) == method_of(pieces)
     bits(
-        replay(said("fedsam(0.2) + prox(0.1)"), *some),
-        replay(said("fedprox(0.1) + sam(0.2)"), *some),
+        replay(method_of("fedsam(0.2) + prox(0.1)"), *some),
+        replay(method_of("fedprox(0.1) + sam(0.2)"), *some),
     )
 
 
 @pytest.mark.parametrize("text", ["wima(1)", "ema(0)"])
 def test_a_mean_of_one_model_is_the_model(text: str, some: tuple[Problem, Plan]) -> None:
-    method = said(f"feddyn(0.1) + {text}")
+    method = method_of(f"feddyn(0.1) + {text}")
     run_folder = replay(method, *some)
-    bits(run_folder, replay(said("feddyn(0.1)"), *some))
+    bits(run_folder, replay(method_of("feddyn(0.1)"), *some))
     assert np.array_equal(
         shadows(method, text[: text.index("(")], run_folder, some[0]), run_folder.server
     )
 
 
 def test_swa_before_its_start(some: tuple[Problem, Plan]) -> None:
-    method = said(f"fedavg() + swa(start={ROUNDS}, cycle=2, high=0.5, low=0.1)")
+    method = method_of(f"fedavg() + swa(start={ROUNDS}, cycle=2, high=0.5, low=0.1)")
     run_folder = replay(method, *some)
-    bits(run_folder, replay(said("fedavg()"), *some))
+    bits(run_folder, replay(method_of("fedavg()"), *some))
     assert shadows(method, "swa", run_folder, some[0]) == [None] * ROUNDS
     assert {row["model"] for row in run_folder.rows} == {"server"}
 
 
 def test_swa_of_one_captured_model(some: tuple[Problem, Plan]) -> None:
     problem, plan = some
-    method = said(f"fedavg() + swa(start={ROUNDS - 1}, cycle=1, high={plan.lr[-1]!r})")
+    method = method_of(f"fedavg() + swa(start={ROUNDS - 1}, cycle=1, high={plan.lr[-1]!r})")
     run_folder = replay(method, problem, plan)
-    bits(run_folder, replay(said("fedavg()"), problem, plan))
+    bits(run_folder, replay(method_of("fedavg()"), problem, plan))
     assert np.array_equal(shadows(method, "swa", run_folder, problem)[-1], run_folder.server[-1])
 
 
@@ -162,8 +162,8 @@ def test_swa_of_one_captured_model(some: tuple[Problem, Plan]) -> None:
 )
 def test_a_shadow_is_never_fed_back(text: str, some: tuple[Problem, Plan]) -> None:
     bits(
-        replay(said(f"fedgloss(0.1, beta=8) + {text}"), *some),
-        replay(said("fedgloss(0.1, beta=8)"), *some),
+        replay(method_of(f"fedgloss(0.1, beta=8) + {text}"), *some),
+        replay(method_of("fedgloss(0.1, beta=8)"), *some),
     )
 
 
@@ -173,17 +173,22 @@ def test_asam_where_every_weight_is_1_is_sam() -> None:
     problem = replace(problem, w0=np.array([1.0, -1.0, 1.0, -1.0]))
     plan = random_plan(8, problem, 1, batch=None, epochs=1)
     sam, asam = (
-        replay(said(t), problem, plan).server for t in ("fedsam(0.4)", "fedasam(0.4, eta=0)")
+        replay(method_of(t), problem, plan).server for t in ("fedsam(0.4)", "fedasam(0.4, eta=0)")
     )
     np.testing.assert_allclose(asam, sam, rtol=0, atol=1e-13)
     assert (
-        np.max(np.abs(np.array(sam) - replay(said("fedasam(0.4, eta=0.5)"), problem, plan).server))
+        np.max(
+            np.abs(np.array(sam) - replay(method_of("fedasam(0.4, eta=0.5)"), problem, plan).server)
+        )
         > 1e-4
     )
 
 
 def test_asam_where_all_are_biases_is_sam(some: tuple[Problem, Plan]) -> None:
-    sam, asam = replay(said("fedsam(0.4)"), *some), replay(said("fedasam(0.4)"), *some, weights=0)
+    sam, asam = (
+        replay(method_of("fedsam(0.4)"), *some),
+        replay(method_of("fedasam(0.4)"), *some, weights=0),
+    )
     np.testing.assert_allclose(asam.server, sam.server, rtol=0, atol=1e-12)
 
 
@@ -208,7 +213,7 @@ METHODS = [
 def test_the_order_of_the_clients_does_not_matter(text: str, some: tuple[Problem, Plan]) -> None:
     problem, plan = some
     turned = replace(plan, cohorts=[cohort[::-1] for cohort in plan.cohorts])
-    one, other = replay(said(text), problem, plan), replay(said(text), problem, turned)
+    one, other = replay(method_of(text), problem, plan), replay(method_of(text), problem, turned)
     # Adam-like steps divide by moments near tau and blow the rounding up; the others keep 1e-12.
     adaptive = any(name in text for name in ("adam", "yogi", "adagrad"))
     tolerance = 1e-9 if adaptive else 1e-12
@@ -218,18 +223,20 @@ def test_the_order_of_the_clients_does_not_matter(text: str, some: tuple[Problem
 @pytest.mark.parametrize("text", [text for text in METHODS if "feddyn" not in text])
 def test_clients_of_one_size_count_alike(text: str, equal: tuple[Problem, Plan]) -> None:
     bits(
-        replay(said(text), *equal, weighting="sized"),
-        replay(said(text), *equal, weighting="uniform"),
+        replay(method_of(text), *equal, weighting="sized"),
+        replay(method_of(text), *equal, weighting="uniform"),
     )
 
 
 def test_clients_of_different_sizes_do_not_count_alike(some: tuple[Problem, Plan]) -> None:
-    sized, uniform = (replay(said("fedavg()"), *some, weighting=w) for w in ("sized", "uniform"))
+    sized, uniform = (
+        replay(method_of("fedavg()"), *some, weighting=w) for w in ("sized", "uniform")
+    )
     differ(sized, uniform)
-    bits(sized, replay(said("fedavg()"), *some))
-    dyn = replay(said("feddyn(0.1)"), *some)
-    bits(dyn, replay(said("feddyn(0.1)"), *some, weighting="uniform"))
-    differ(dyn, replay(said("feddyn(0.1)"), *some, weighting="sized"))
+    bits(sized, replay(method_of("fedavg()"), *some))
+    dyn = replay(method_of("feddyn(0.1)"), *some)
+    bits(dyn, replay(method_of("feddyn(0.1)"), *some, weighting="uniform"))
+    differ(dyn, replay(method_of("feddyn(0.1)"), *some, weighting="sized"))
 
 
 def test_fedgloss_is_fedlesam_when_all_take_part() -> None:
@@ -237,7 +244,7 @@ def test_fedgloss_is_fedlesam_when_all_take_part() -> None:
     estimates."""
     problem = random_problem(7, sizes=EQUAL)
     plan = random_plan(8, problem, ROUNDS, cohort=5, batch=4)
-    ours = replay(said("fedgloss(rho_s=0.3, admm=False)"), problem, plan).server
+    ours = replay(method_of("fedgloss(rho_s=0.3, admm=False)"), problem, plan).server
     np.testing.assert_allclose(
         ours, fedlesam.run(problem, plan, rho=0.3).server, rtol=1e-10, atol=1e-10
     )
@@ -251,7 +258,7 @@ def test_feddyn_keeps_the_mean_of_its_clients_duals(some: tuple[Problem, Plan]) 
         "fedgloss(0.2, beta=10)",
         "naive_fedgloss(0.2)",
     ):
-        run_folder = replay(said(text), *some)
+        run_folder = replay(method_of(text), *some)
         kept = [run_folder.learnt[-1][k]["dual"]["sigma"] for k in run_folder.learnt[-1]]
         mean = torch.stack(kept).sum(0) / problem.clients
         torch.testing.assert_close(
@@ -262,8 +269,8 @@ def test_feddyn_keeps_the_mean_of_its_clients_duals(some: tuple[Problem, Plan]) 
 def test_measuring_the_staleness_changes_nothing(some: tuple[Problem, Plan]) -> None:
     for text in ("fedgloss(0.2, admm=False)", "fedgloss(0.2, 0.1, beta=8)"):
         plain, measuring = (
-            replay(said(text), *some),
-            replay(said(text[:-1] + ", delta_eps=True)"), *some),
+            replay(method_of(text), *some),
+            replay(method_of(text[:-1] + ", delta_eps=True)"), *some),
         )
         bits(plain, measuring)
         assert [run.ledger.down for run in plain.runs] < [run.ledger.down for run in measuring.runs]
@@ -287,7 +294,7 @@ def images(method: Method, seed: int = 0) -> Experiment:
 @pytest.mark.parametrize("text", ["mixup()", "cutout(side=4)", "mixup(0.4) + cutout(side=3)"])
 def test_ascent_and_descent_see_the_same_changed_batch(text: str) -> None:
     BATCHES.clear()
-    train(images(said(f"fedsam(0.1) + {text}") + Method(client=(BatchSpy(),), text="spy")))
+    train(images(method_of(f"fedsam(0.1) + {text}") + Method(client=(BatchSpy(),), text="spy")))
     notes = list(BATCHES)
     assert len(notes) == 2 * 2 * 2 * 2  # rounds, clients, steps, gradients
     for (*place, up), (*again, down) in zip(notes[::2], notes[1::2], strict=True):
@@ -303,7 +310,7 @@ def test_ascent_and_descent_see_the_same_changed_batch(text: str) -> None:
 @pytest.mark.parametrize("text", ["mixup()", "cutout(side=4)"])
 def test_changed_batches_are_drawn_by_the_seed_alone(text: str) -> None:
     def params(method: str, seed: int = 0) -> torch.Tensor:
-        model = train(images(said(method), seed)).model
+        model = train(images(method_of(method), seed)).model
         assert model is not None
         return model.params
 
@@ -313,8 +320,8 @@ def test_changed_batches_are_drawn_by_the_seed_alone(text: str) -> None:
     assert torch.equal(one, params(f"fedavg() + {text}"))
     assert not torch.equal(one, params("fedavg()"))
     BATCHES.clear()
-    train(images(said(f"fedavg() + {text}") + Method(client=(BatchSpy(),), text="spy")))
+    train(images(method_of(f"fedavg() + {text}") + Method(client=(BatchSpy(),), text="spy")))
     plain = [batch.inputs for *_, batch in BATCHES]
     BATCHES.clear()
-    train(images(said(f"fedsam(0.3) + {text}") + Method(client=(BatchSpy(),), text="spy")))
+    train(images(method_of(f"fedsam(0.3) + {text}") + Method(client=(BatchSpy(),), text="spy")))
     assert all(torch.equal(a, b.inputs) for a, (*_, b) in zip(plain, BATCHES[::2], strict=True))

@@ -11,7 +11,7 @@ import torch
 
 from fedflat.experiments.train import train
 from literal.problem import Plan, Problem, random_plan, random_problem
-from methods.spies import client_models, said
+from methods.spies import client_models, method_of
 from methods.test_identities import HARD, ROUNDS, bits, differ, images
 from quadratic import Recorder, replay
 
@@ -51,20 +51,20 @@ def near(one: Recorder, other: Recorder) -> None:
     "text", ["fedcm(a=1)", "fedacg(lam=0, beta=0)", "fedlesam(rho=0)", "mofedsam(rho=0, a=1)"]
 )
 def test_nothing_is_left_but_uniform_fedavg(text: str, some: Some) -> None:
-    base = replay(said("fedavg()"), *some, weighting="uniform")
-    bits(replay(said(text), *some), base)
-    differ(base, replay(said("fedavg()"), *some))
+    base = replay(method_of("fedavg()"), *some, weighting="uniform")
+    bits(replay(method_of(text), *some), base)
+    differ(base, replay(method_of("fedavg()"), *some))
 
 
 def test_adabest_without_its_factors_is_uniform_fedavg(some: Some) -> None:
-    base = replay(said("fedavg()"), *some, weighting="uniform")
-    near(replay(said("adabest(beta=0, mu=0)"), *some), base)
+    base = replay(method_of("fedavg()"), *some, weighting="uniform")
+    near(replay(method_of("adabest(beta=0, mu=0)"), *some), base)
     for text in ("adabest(beta=0.5, mu=0)", "adabest(beta=0, mu=0.5)"):
-        differ(replay(said(text), *some), base)
+        differ(replay(method_of(text), *some), base)
 
 
 def test_mimelite_without_momentum_is_fedavg(some: Some) -> None:
-    bits(replay(said("mimelite(b=0)"), *some), replay(said("fedavg()"), *some))
+    bits(replay(method_of("mimelite(b=0)"), *some), replay(method_of("fedavg()"), *some))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_the_first_round(text: str, limit: str, still: Some) -> None:
     """Before anything is known of the clients; later the two part."""
     layers = {"first": 2, "second": 2}
     one, other = (
-        replay(said(t), *still, weighting="uniform", layers=layers) for t in (text, limit)
+        replay(method_of(t), *still, weighting="uniform", layers=layers) for t in (text, limit)
     )
     np.testing.assert_allclose(
         one.server[0], other.server[0], rtol=0, atol=0 if "fsa" not in text else 1e-14
@@ -104,16 +104,19 @@ def test_the_first_round(text: str, limit: str, still: Some) -> None:
 def test_limits(text: str, limit: str, still: Some) -> None:
     """``layerwise_sam`` has one tensor here."""
     layers = {"first": 2, "second": 2} if "fsa" in text else None
-    bits(replay(said(text), *still, layers=layers), replay(said(limit), *still, layers=layers))
+    bits(
+        replay(method_of(text), *still, layers=layers),
+        replay(method_of(limit), *still, layers=layers),
+    )
 
 
 @pytest.mark.parametrize("selection", ["fsa", "reverse", "random"])
 def test_fedfsa_with_one_radius_is_mofedsam(selection: str, some: Some) -> None:
     layers = {"first": 2, "second": 2}
     one = replay(
-        said(f"fedfsa(0.2, 0.2, top=1, a=0.3, selection='{selection}')"), *some, layers=layers
+        method_of(f"fedfsa(0.2, 0.2, top=1, a=0.3, selection='{selection}')"), *some, layers=layers
     )
-    base = replay(said("mofedsam(0.2, a=0.3)"), *some, layers=layers)
+    base = replay(method_of("mofedsam(0.2, a=0.3)"), *some, layers=layers)
     near(one, base)
     assert all("fsa" in state for state in one.learnt[-1].values())
 
@@ -125,23 +128,23 @@ def test_the_first_visits_of_fedfsa_are_those_of_mofedsam(some: Some) -> None:
         t for t, cohort in enumerate(cohorts) if set(cohort) & {k for c in cohorts[:t] for k in c}
     )
     layers = {"first": 2, "second": 2}
-    one = replay(said("fedfsa(0.1, 0.9, top=1)"), *some, layers=layers).server
-    base = replay(said("mofedsam(0.1)"), *some, layers=layers).server
+    one = replay(method_of("fedfsa(0.1, 0.9, top=1)"), *some, layers=layers).server
+    base = replay(method_of("mofedsam(0.1)"), *some, layers=layers).server
     np.testing.assert_allclose(one[:again], base[:again], rtol=0, atol=1e-13)
     assert np.abs(one[again] - base[again]).max() > 1e-6
 
 
 def test_fedspeed_when_all_take_part_is_feddyn_with_sam(full: Some) -> None:
     near(
-        replay(said("fedspeed(rho=0.2, a=1, lam=10)"), *full),
-        replay(said("feddyn(0.1) + sam(0.2)"), *full),
+        replay(method_of("fedspeed(rho=0.2, a=1, lam=10)"), *full),
+        replay(method_of("feddyn(0.1) + sam(0.2)"), *full),
     )
 
 
 def test_fedspeed_when_few_take_part_is_not(still: Some) -> None:
     differ(
-        replay(said("fedspeed(rho=0.2, a=1, lam=10)"), *still),
-        replay(said("feddyn(0.1) + sam(0.2)"), *still),
+        replay(method_of("fedspeed(rho=0.2, a=1, lam=10)"), *still),
+        replay(method_of("feddyn(0.1) + sam(0.2)"), *still),
     )
 
 
@@ -152,7 +155,7 @@ def test_mime_with_one_step_is_gradient_descent(some: Some) -> None:
         plan, orders=[{k: order[k][:1] for k in order} for order in plan.orders], clip=None
     )
     w = problem.w0
-    for t, found in enumerate(replay(said("mime(b=0)"), problem, one).server):
+    for t, found in enumerate(replay(method_of("mime(b=0)"), problem, one).server):
         total = sum(problem.sizes[k] for k in one.cohorts[t])
         g = sum(problem.sizes[k] / total * problem.full_gradient(k, w) for k in one.cohorts[t])
         w = w - one.lr[t] * (g + one.wd * w)
@@ -163,19 +166,19 @@ def test_fedgloss_is_fedlesam_when_all_take_part() -> None:
     problem = random_problem(34, sizes=(6, 6, 6, 6, 6))
     plan = random_plan(34, problem, ROUNDS, cohort=5, batch=4)
     near(
-        replay(said("fedgloss(0.3, admm=False)"), problem, plan),
-        replay(said("fedlesam(0.3)"), problem, plan),
+        replay(method_of("fedgloss(0.3, admm=False)"), problem, plan),
+        replay(method_of("fedlesam(0.3)"), problem, plan),
     )
     few = random_plan(34, problem, ROUNDS, cohort=2, batch=4)
     differ(
-        replay(said("fedgloss(0.3, admm=False)"), problem, few),
-        replay(said("fedlesam(0.3)"), problem, few),
+        replay(method_of("fedgloss(0.3, admm=False)"), problem, few),
+        replay(method_of("fedlesam(0.3)"), problem, few),
     )
 
 
 def test_the_mean_of_the_variates_is_the_servers(still: Some) -> None:
     for text in ("scaffold()", "fedgamma(0.1)", "feddc(0.2)", "fedlesam(0.1) + scaffold()"):
-        run_folder = replay(said(text), *still)
+        run_folder = replay(method_of(text), *still)
         kept = [state["scaffold"]["c"] for state in run_folder.learnt[-1].values()]
         mean = torch.stack(kept).sum(0) / still[0].clients
         torch.testing.assert_close(
@@ -185,8 +188,8 @@ def test_the_mean_of_the_variates_is_the_servers(still: Some) -> None:
 
 def test_the_prox_of_fedacg_is_measured_from_what_was_sent(some: Some) -> None:
     """In round 0 nothing is ahead: FedProx."""
-    ahead = client_models(replay(said("fedacg(0.8, beta=0.3) + all_clients()"), *some), 0)
-    prox = client_models(replay(said("fedprox(0.3) + all_clients()"), *some), 0)
+    ahead = client_models(replay(method_of("fedacg(0.8, beta=0.3) + all_clients()"), *some), 0)
+    prox = client_models(replay(method_of("fedprox(0.3) + all_clients()"), *some), 0)
     assert ahead.keys() == set(some[1].cohorts[0])
     assert all(np.array_equal(model, prox[client]) for client, model in ahead.items())
 
@@ -219,7 +222,7 @@ BASES = [
 @pytest.mark.parametrize("text", BASES)
 def test_man_of_weight_0_changes_no_bit(text: str) -> None:
     base, without, active = (
-        train(images(said(text + more))).model
+        train(images(method_of(text + more))).model
         for more in ("", " + man(zeta=0)", " + man(zeta=0.5)")
     )
     assert base is not None
@@ -235,4 +238,4 @@ def test_man_of_weight_0_changes_no_bit(text: str) -> None:
 def test_the_order_of_the_clients_does_not_matter(text: str, still: Some) -> None:
     problem, plan = still
     turned = replace(plan, cohorts=[cohort[::-1] for cohort in plan.cohorts])
-    near(replay(said(text), problem, plan), replay(said(text), problem, turned))
+    near(replay(method_of(text), problem, plan), replay(method_of(text), problem, turned))

@@ -42,7 +42,7 @@ from literal import (
     scaffold,
 )
 from literal.problem import Plan, Problem, random_plan, random_problem
-from methods.spies import SEEN, client_models, said, shadows, spied
+from methods.spies import SEEN, client_models, method_of, shadows, spied
 from methods.test_against_twins import HARD, ROUNDS, agree, memory, same, setting
 from quadratic import Recorder, experiment, replay
 
@@ -64,7 +64,9 @@ def slower(some: Some, server_lr: float) -> Some:
     return some[0], replace(some[1], server_lr=server_lr)
 
 
-def kept(run_folder: Recorder, key: str, name: str, problem: Problem) -> list[list[np.ndarray]]:
+def stored_states(
+    run_folder: Recorder, key: str, name: str, problem: Problem
+) -> list[list[np.ndarray]]:
     """What each client remembers after each round; 0 before its first visit."""
     zero = np.zeros(problem.dim)
     return [
@@ -89,7 +91,7 @@ def test_scaffold(still: Some, server_lr: float) -> None:
     trace = scaffold.run(*slower(still, server_lr))
     run_folder = agree(f"scaffold() + server_sgd({server_lr}) + all_clients()", trace, still)
     same(desks(run_folder, "scaffold", "c"), trace.c)
-    same(kept(run_folder, "scaffold", "c", still[0]), trace.c_k)
+    same(stored_states(run_folder, "scaffold", "c", still[0]), trace.c_k)
     local_models(run_folder, trace, still[1])
 
 
@@ -102,7 +104,7 @@ def test_local_adam(still: Some, state: str) -> None:
     if state == "server":
         same(desks(run_folder, "local_adam", "m"), trace.m)
     if state == "client":
-        same(kept(run_folder, "local_adam", "v", still[0]), trace.kept)
+        same(stored_states(run_folder, "local_adam", "v", still[0]), trace.kept)
 
 
 def test_local_adamw(still: Some) -> None:
@@ -114,9 +116,10 @@ def test_fedgamma(still: Some) -> None:
     trace = fedgamma.run(*slower(still, 0.8), rho=0.3)
     run_folder = agree("fedgamma(rho=0.3) + server_sgd(0.8)", trace, still)
     same(desks(run_folder, "scaffold", "c"), trace.c)
-    same(kept(run_folder, "scaffold", "c", still[0]), trace.c_k)
+    same(stored_states(run_folder, "scaffold", "c", still[0]), trace.c_k)
     assert np.array_equal(
-        run_folder.server, replay(said("scaffold() + sam(0.3) + server_sgd(0.8)"), *still).server
+        run_folder.server,
+        replay(method_of("scaffold() + sam(0.3) + server_sgd(0.8)"), *still).server,
     )
 
 
@@ -129,7 +132,7 @@ def test_adabest(some: Some) -> None:
         for k in cohort:
             same(run_folder.learnt[t][k]["adabest"]["h"], trace.h_k[t][k])
             assert int(run_folder.learnt[t][k]["adabest"]["last"]) == t
-    same(shadows(said("active_clients()"), "active_clients", run_folder, problem), trace.wbar)
+    same(shadows(method_of("active_clients()"), "active_clients", run_folder, problem), trace.wbar)
 
 
 @pytest.mark.parametrize("executor", [InProcess(), Stacked()], ids=["one by one", "stacked"])
@@ -154,7 +157,9 @@ def test_adabest_by_sample_in_a_stack() -> None:
     plan = replace(plan, orders=again)
     trace = adabest.run(problem, plan, beta_a=0.7, mu_a=0.2, mu_mode="per_sample")
     same(
-        replay(said("adabest(0.7, 0.2, 'per_sample')"), problem, plan, executor=Stacked()).server,
+        replay(
+            method_of("adabest(0.7, 0.2, 'per_sample')"), problem, plan, executor=Stacked()
+        ).server,
         trace.server,
     )
 
@@ -167,7 +172,9 @@ def test_adabest_by_sample_of_equal_clients() -> None:
 
     def server(text: str) -> list[np.ndarray]:
         run_folder = Recorder()
-        train(replace(experiment(said(text), problem, plan), local=local), run_folder=run_folder)
+        train(
+            replace(experiment(method_of(text), problem, plan), local=local), run_folder=run_folder
+        )
         return run_folder.server
 
     by_sample = server("adabest(beta=0.5, mu=0.02, mu_mode='per_sample')")
@@ -181,11 +188,11 @@ def test_feddc(still: Some) -> None:
     text = "feddc(alpha=0.2) + active_clients() + all_clients()"
     run_folder = agree(text, trace, still)
     same(desks(run_folder, "scaffold", "c"), trace.c)
-    same(kept(run_folder, "scaffold", "c", problem), trace.c_k)
+    same(stored_states(run_folder, "scaffold", "c", problem), trace.c_k)
     _, sigma_k = memory(run_folder, problem)
     same(-np.array(sigma_k) / 0.2, trace.h_k)
-    same(shadows(said(text), "active_clients", run_folder, problem), trace.active)
-    same(shadows(said(text), "all_clients", run_folder, problem), trace.all)
+    same(shadows(method_of(text), "active_clients", run_folder, problem), trace.active)
+    same(shadows(method_of(text), "all_clients", run_folder, problem), trace.all)
 
 
 @pytest.mark.parametrize("server_lr", [1.0, 0.7])
@@ -221,7 +228,7 @@ def test_fedacg(some: Some) -> None:
     run_folder = agree("fedacg(lam=0.8, beta=0.2) + all_clients()", trace, some)
     same(desks(run_folder, "lookahead", "m"), trace.m)
     local_models(run_folder, trace, some[1])
-    replay(spied(said("fedacg(lam=0.8, beta=0.2)")), *some)
+    replay(spied(method_of("fedacg(lam=0.8, beta=0.2)")), *some)
     for seen in SEEN:
         same(seen.sent, trace.sent[seen.round])
 
@@ -230,7 +237,7 @@ def test_fedacg(some: Some) -> None:
 def test_fedspeed(some: Some, a: float) -> None:
     trace = fedspeed.run(*some, rho=0.3, a_s=a, lam=8.0)
     run_folder = agree(f"fedspeed(rho=0.3, a={a}, lam=8.0)", trace, some)
-    same(kept(run_folder, "dual", "sigma", some[0]), trace.sigma_k)
+    same(stored_states(run_folder, "dual", "sigma", some[0]), trace.sigma_k)
     assert all(not run.states for run in run_folder.runs)
 
 
@@ -252,12 +259,12 @@ def test_the_models_of_clients_who_send_something_else_back(some: Some, executor
             last[k] = trace.local[t][k]
         all_models.append(sum(last) / problem.clients)
         active.append(sum(trace.local[t].values()) / len(cohort))
-    same(shadows(said(text), "all_clients", run_folder, problem), all_models)
-    same(shadows(said(text), "active_clients", run_folder, problem), active)
+    same(shadows(method_of(text), "all_clients", run_folder, problem), all_models)
+    same(shadows(method_of(text), "active_clients", run_folder, problem), active)
     for t, before in enumerate([problem.w0, *trace.server[:-1]]):
         state = partial(remembered, run_folder.learnt[t - 1] if t else {})
         prepared, start = (
-            prepare(experiment(said(text), *some)),
+            prepare(experiment(method_of(text), *some)),
             Model(torch.from_numpy(before), torch.zeros(0)),
         )
         found = client_models_of(prepared, start, t, plan.cohorts[t], memory=state)
@@ -281,7 +288,7 @@ def test_fedsmoo(some: Some, s_from: str) -> None:
     trace = fedsmoo.run(*some, rho=0.3, beta=8.0, s_from=s_from)
     run_folder = agree(f"fedsmoo(rho=0.3, beta=8.0, s_from='{s_from}')", trace, some)
     same(desks(run_folder, "smoo", "s"), trace.s)
-    same(kept(run_folder, "smoo", "mu", some[0]), trace.mu_k)
+    same(stored_states(run_folder, "smoo", "mu", some[0]), trace.mu_k)
     sigma, sigma_k = memory(run_folder, some[0])
     same(sigma, trace.sigma)
     same(sigma_k, trace.sigma_k)
@@ -289,7 +296,7 @@ def test_fedsmoo(some: Some, s_from: str) -> None:
 
 def perturbations(text: str, some: Some, trace: Any) -> None:
     """The perturbation of every gradient is the one of its visit."""
-    replay(spied(said(text)), *some)
+    replay(spied(method_of(text)), *some)
     for t, cohort in enumerate(some[1].cohorts):
         for k in cohort:
             first = next(seen for seen in SEEN if (seen.round, seen.client) == (t, k))
@@ -307,7 +314,7 @@ def test_fedlesam_with_control_variates(still: Some) -> None:
     trace = fedlesam.run(*still, rho=0.3, variant="scaffold")
     run_folder = agree("fedlesam(rho=0.3) + scaffold()", trace, still)
     same(desks(run_folder, "scaffold", "c"), trace.c)
-    same(kept(run_folder, "scaffold", "c", still[0]), trace.c_k)
+    same(stored_states(run_folder, "scaffold", "c", still[0]), trace.c_k)
     perturbations("scaffold() + fedlesam(rho=0.3)", still, trace)
 
 
@@ -354,7 +361,7 @@ def test_fedfsa(layered: Some, score: str, selection: str, top: int) -> None:
 def test_fedfsa_at_random(layered: Some) -> None:
     """The twin is fed what was drawn."""
     text = "fedfsa(0.1, 0.6, top=2, a=0.4, selection='random')"
-    run_folder = replay(said(text), *layered, layers=LAYERS)
+    run_folder = replay(method_of(text), *layered, layers=LAYERS)
     drawn = [
         {k: chosen(run_folder, t, k) for k in cohort} for t, cohort in enumerate(layered[1].cohorts)
     ]
@@ -407,4 +414,4 @@ def test_random_problems(text: str, data: st.DataObject) -> None:
         clip=draw(st.sampled_from([None, 0.5, 100.0])),
         lr=0.02,
     )
-    same(replay(said(text), problem, plan).server, EVERY[text](problem, plan).server)
+    same(replay(method_of(text), problem, plan).server, EVERY[text](problem, plan).server)

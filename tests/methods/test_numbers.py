@@ -17,7 +17,7 @@ from fedflat.data.batch import Batch, Mixed
 from fedflat.server.averaging import AverageState, RunInfo
 from literal import numbers
 from literal.problem import Problem, toy_q
-from methods.spies import SEEN, client_models, said, shadows, spied
+from methods.spies import SEEN, client_models, method_of, shadows, spied
 from quadratic import Recorder, replay
 
 SAID = {
@@ -94,17 +94,17 @@ def run(name: str, method: Method) -> tuple[Recorder, Problem]:
     ), problem
 
 
-def test_every_case_is_said() -> None:
+def test_every_case_is_reported() -> None:
     assert set(numbers.CASES) == set(SAID)
 
 
 @pytest.mark.parametrize("name", SAID)
 def test_the_models_after_each_round(name: str) -> None:
-    close(run(name, said(SAID[name]))[0].server, numbers.CASES[name].server)
+    close(run(name, method_of(SAID[name]))[0].server, numbers.CASES[name].server)
 
 
 def test_the_local_models_of_fedavg() -> None:
-    run_folder, _ = run("fedavg/full", said(SAID["fedavg/full"]))
+    run_folder, _ = run("fedavg/full", method_of(SAID["fedavg/full"]))
     expected = numbers.CASES["fedavg/full"].state
     for client, model in client_models(run_folder, 0).items():
         close(model, expected["local", 0, client])
@@ -112,7 +112,7 @@ def test_the_local_models_of_fedavg() -> None:
 
 
 def test_the_duals_of_feddyn_and_the_mean_of_its_cohort() -> None:
-    method = said(SAID["feddyn/full"])
+    method = method_of(SAID["feddyn/full"])
     run_folder, problem = run("feddyn/full", method)
     expected = numbers.CASES["feddyn/full"].state
     close(run_folder.runs[-1].states["dual"]["sigma"], expected["sigma", -1])
@@ -122,7 +122,7 @@ def test_the_duals_of_feddyn_and_the_mean_of_its_cohort() -> None:
 
 
 def test_the_mean_of_all_clients_last_models() -> None:
-    method = said(SAID["feddyn/part"])
+    method = method_of(SAID["feddyn/part"])
     run_folder, problem = run("feddyn/part", method)
     close(
         shadows(method, "all_clients", run_folder, problem),
@@ -132,7 +132,7 @@ def test_the_mean_of_all_clients_last_models() -> None:
 
 @pytest.mark.parametrize("name", ["fedsam/full", "fedasam/full", "fedasam/bias"])
 def test_the_first_ascent(name: str) -> None:
-    run(name, spied(said(SAID[name])))
+    run(name, spied(method_of(SAID[name])))
     here, there = [seen for seen in SEEN if (seen.round, seen.client) == (0, 0)][:2]
     expected = numbers.CASES[name].state
     close(here.g, numbers.Q["gradients"][0])
@@ -144,7 +144,7 @@ def test_the_first_ascent(name: str) -> None:
 @pytest.mark.parametrize("name", ["fedgloss/full", "fedgloss/admm"])
 def test_the_stale_perturbation(name: str) -> None:
     expected = numbers.CASES[name].state
-    run_folder, _ = run(name, spied(said(SAID[name])))
+    run_folder, _ = run(name, spied(method_of(SAID[name])))
     for seen in SEEN:
         before = toy_q()[0].w0 if seen.round == 0 else run_folder.server[0]
         close(seen.sent - before, (0, 0) if seen.round == 0 else expected["eps", 1])
@@ -154,7 +154,7 @@ def test_the_stale_perturbation(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["fedgloss/full", "fedgloss/admm"])
 def test_how_stale_the_perturbation_is(name: str) -> None:
-    measuring, _ = run(name, said(SAID[name].replace(")", ", delta_eps=True)")))
+    measuring, _ = run(name, method_of(SAID[name].replace(")", ", delta_eps=True)")))
     assert "delta_eps" not in measuring.rows[0]
     close(measuring.rows[1]["delta_eps"], numbers.CASES[name].state["delta_eps", 1])
     close(measuring.server, numbers.CASES[name].server)
@@ -162,7 +162,7 @@ def test_how_stale_the_perturbation_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["scaffold/full", "scaffold/part"])
 def test_the_control_variates_of_scaffold(name: str) -> None:
-    run_folder, _ = run(name, said(SAID[name]))
+    run_folder, _ = run(name, method_of(SAID[name]))
     expected = numbers.CASES[name].state
     close(run_folder.runs[-1].states["scaffold"]["c"], expected["c", -1])
     kept = {client: state["scaffold"]["c"] for client, state in run_folder.learnt[-1].items()}
@@ -176,7 +176,7 @@ def test_the_control_variates_of_scaffold(name: str) -> None:
 
 def test_the_bias_of_adabest_fades_with_absence() -> None:
     """Client 0 comes back after two rounds: what it knew is halved."""
-    run_folder, _ = run("adabest/part", said(SAID["adabest/part"] + " + all_clients()"))
+    run_folder, _ = run("adabest/part", method_of(SAID["adabest/part"] + " + all_clients()"))
     first, last = run_folder.learnt[0][0]["adabest"], run_folder.learnt[2][0]["adabest"]
     close(first["h"], np.array((3.0, 2.0)) - client_models(run_folder, 0)[0])
     close(
@@ -189,7 +189,7 @@ def test_the_bias_of_adabest_fades_with_absence() -> None:
 @pytest.mark.parametrize("name", ["fedcm/full", "mofedsam/full"])
 def test_the_direction_of_fedcm(name: str) -> None:
     """The last server step over two steps of rate 0.1."""
-    run_folder, problem = run(name, said(SAID[name]))
+    run_folder, problem = run(name, method_of(SAID[name]))
     for before, after, state in zip(
         [problem.w0, *run_folder.server], run_folder.server, run_folder.runs, strict=False
     ):
@@ -197,16 +197,16 @@ def test_the_direction_of_fedcm(name: str) -> None:
 
 
 def test_the_momentum_of_mime() -> None:
-    run_folder, _ = run("mime/sgdm", said(SAID["mime/sgdm"]))
+    run_folder, _ = run("mime/sgdm", method_of(SAID["mime/sgdm"]))
     close(run_folder.runs[-1].states["mime"]["m"], numbers.CASES["mime/sgdm"].state["m", -1])
     close(run_folder.runs[0].states["mime"]["m"], numbers.Q["gradient"])
 
 
 def test_fedacg_stands_at_the_mean_and_sends_from_ahead() -> None:
     run_folder, problem = run(
-        "fedacg/full", spied(said(SAID["fedacg/full"] + " + active_clients()"))
+        "fedacg/full", spied(method_of(SAID["fedacg/full"] + " + active_clients()"))
     )
-    method = said(SAID["fedacg/full"] + " + active_clients()")
+    method = method_of(SAID["fedacg/full"] + " + active_clients()")
     close(shadows(method, "active_clients", run_folder, problem), run_folder.server)
     ahead = next(seen.sent for seen in SEEN if seen.round == 1)
     close(ahead, run_folder.server[0] + 0.85 * (run_folder.server[0] - problem.w0))
@@ -215,7 +215,7 @@ def test_fedacg_stands_at_the_mean_and_sends_from_ahead() -> None:
 
 @pytest.mark.parametrize("name", ["fedlesam/full", "fedlesam/part"])
 def test_the_estimated_perturbation_of_fedlesam(name: str) -> None:
-    run(name, spied(said(SAID[name])))
+    run(name, spied(method_of(SAID[name])))
     state = numbers.CASES[name].state
     for (_, t, client), eps in state.items():
         first = next(seen for seen in SEEN if (seen.round, seen.client) == (t, client))
@@ -223,18 +223,18 @@ def test_the_estimated_perturbation_of_fedlesam(name: str) -> None:
 
 
 def test_the_global_perturbation_of_fedsmoo() -> None:
-    run_folder, _ = run("fedsmoo/full", said(SAID["fedsmoo/full"]))
+    run_folder, _ = run("fedsmoo/full", method_of(SAID["fedsmoo/full"]))
     close(run_folder.runs[-1].states["smoo"]["s"], numbers.CASES["fedsmoo/full"].state["s", -1])
     close(np.linalg.norm(run_folder.runs[0].states["smoo"]["s"]), 0.5)
 
 
 def test_the_scores_and_choices_of_fedfsa() -> None:
-    run_folder, problem = run("fedfsa/full", said(SAID["fedfsa/full"]))
+    run_folder, problem = run("fedfsa/full", method_of(SAID["fedfsa/full"]))
     state = numbers.CASES["fedfsa/full"].state
     for client, model in client_models(run_folder, 0).items():
         close((model - problem.w0) ** 2, state["scores", 0, client])
         assert run_folder.learnt[0][client]["fsa"]["chosen"].tolist() == state["top", 0][client]
-    run_folder, _ = run("fedfsa/reverse", said(SAID["fedfsa/reverse"]))
+    run_folder, _ = run("fedfsa/reverse", method_of(SAID["fedfsa/reverse"]))
     chosen = [run_folder.learnt[0][client]["fsa"]["chosen"].tolist() for client in (0, 1)]
     assert chosen == numbers.CASES["fedfsa/reverse"].state["top", 0]
 
@@ -249,7 +249,7 @@ def test_fsa_on_feddyn_and_on_fedspeed() -> None:
         f"fedspeed(rho=0.5, lam=10, server='feddyn') + {ascent}",
         f"{ascent} + fedspeed(lam=10, server='feddyn')",
     ):
-        run_folder = replay(said(text), problem, plan, layers=layers)
+        run_folder = replay(method_of(text), problem, plan, layers=layers)
         close(run_folder.server, [(1.67613966, 0.74051405), (0.28695267, 0.02603392)])
         tops = [
             [run_folder.learnt[t][client]["fsa"]["chosen"].tolist() for client in (0, 1)]
@@ -261,23 +261,23 @@ def test_fsa_on_feddyn_and_on_fedspeed() -> None:
 def test_fedspeed_with_equal_radii_of_fsa_is_fedspeed() -> None:
     problem, plan = toy_q("part", rounds=3)
     layers = {"first": 1, "second": 1}
-    plain = replay(said("fedspeed(rho=0.5, a=0.7, lam=10)"), problem, plan, layers=layers)
+    plain = replay(method_of("fedspeed(rho=0.5, a=0.7, lam=10)"), problem, plan, layers=layers)
     joined = "fedspeed(rho=3.0, a=0.7, lam=10) + fsa(rho=0.5, rho_larger=0.5, top=1)"
     np.testing.assert_allclose(
         np.stack(
-            [np.asarray(w) for w in replay(said(joined), problem, plan, layers=layers).server]
+            [np.asarray(w) for w in replay(method_of(joined), problem, plan, layers=layers).server]
         ),
         np.stack([np.asarray(w) for w in plain.server]),
         rtol=1e-13,
     )
-    stack = said("fedspeed(lam=10) + fsa(top=1)").stack()
+    stack = method_of("fedspeed(lam=10) + fsa(top=1)").stack()
     assert stack.startswith("client: fsa")
     assert "a=0.95" in stack
 
 
 def follow(text: str, models: list[torch.Tensor]) -> list[Any]:
     """The shadow's parameters after each of these models."""
-    average = said(text).averages[0]
+    average = method_of(text).averages[0]
     scene = RunInfo(len(models), 1, Layout(("w",), ((len(models[0]),),), (), ()))
     notes: AverageState = average.init(scene, models[0])
     found = []
@@ -289,7 +289,7 @@ def follow(text: str, models: list[torch.Tensor]) -> list[Any]:
 
 def test_swa_rates() -> None:
     settings = numbers.SWA_RATES["settings"]
-    swa = said(
+    swa = method_of(
         f"swa(3, {settings['cycle']}, high={settings['gamma_1']}, low={settings['gamma_2']})"
     ).averages[0]
     rates = [swa.lr(0.5, t, 8) for t in range(8)]

@@ -27,7 +27,7 @@ from fedflat.experiments.results.results import Result
 from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
 from fedflat.server.client_selection import ClientSampler
-from methods.spies import said
+from methods.spies import method_of
 
 SIZES = (10, 20, 16, 30)
 ROUNDS = 3
@@ -54,7 +54,7 @@ def experiment(text: str = "fedavg_ft()", split: float | None = 0.7, **more: Any
     }
     on = clients_of(data(), test=data()[0], classes=4, split=split)
     return Experiment(
-        method=said(text),
+        method=method_of(text),
         on=on,
         model=mlp([6]),
         rounds=ROUNDS,

@@ -32,7 +32,7 @@ from fedflat.server.client_selection import ClientSampler
 from literal import fedbn, fedcr, man
 from literal.network import Examples, random_examples
 from literal.problem import Plan, random_plan
-from methods.spies import client_models, said
+from methods.spies import client_models, method_of
 from methods.test_against_twins import HARD, ROUNDS, same
 from quadratic import Recorder
 
@@ -79,7 +79,7 @@ def replayed(
         orders=plan.orders,
     )
     exp = Experiment(
-        method=said(text),
+        method=method_of(text),
         on=clients_of(pairs, test=pairs[0], classes=CLASSES),
         model=filled(module, data),
         rounds=plan.rounds,

@@ -19,7 +19,7 @@ from fedflat.execution.stacked import Stacked
 from literal import fedala, last_sam, layerwise_sam
 from literal.problem import Plan, Problem, random_plan, random_problem
 from methods.test_against_twins import HARD, ROUNDS, agree, same
-from methods.test_more_twins import kept, local_models, slower
+from methods.test_more_twins import local_models, slower, stored_states
 
 Some = tuple[Problem, Plan]
 LAYERS = {"first": 3, "second": 2, "third": 1, "fourth": 2}
@@ -54,7 +54,7 @@ def test_last_sam(some: Some, executor: Executor) -> None:
     local_models(run_folder, trace, some[1])
     zero = np.zeros(some[0].dim)
     expected = [[zero if g is None else g for g in last] for last in trace.last]
-    same(kept(run_folder, "last_sam", "g", some[0]), expected)
+    same(stored_states(run_folder, "last_sam", "g", some[0]), expected)
 
 
 def drawn(problem: Problem, plan: Plan, share: float) -> list[dict[int, list[int]]]:

@@ -51,7 +51,9 @@ def written(folder: Path, name: str = "pull", mu: float = 0.5) -> Path:
     return path
 
 
-def test_a_file_is_said_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plugin_file_is_named_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path, out = written(tmp_path), str(tmp_path / "run")
     assert main(["list", "methods", "pull", "--plugin", str(path)]) == 0
     assert "A pull." in capsys.readouterr().out
@@ -284,7 +286,7 @@ def test_a_module_of_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(changed([need])) == 1  # its digest is that of the whole package
 
 
-def test_an_installed_package_is_there_by_itself_and_is_told_by_its_version(tmp_path: Path) -> None:
+def test_an_installed_package_is_loaded_and_named_by_its_version(tmp_path: Path) -> None:
     written(tmp_path, "haul").rename(tmp_path / "extra_haul.py")
     info = tmp_path / "extra_haul-1.2.dist-info"
     info.mkdir()

@@ -849,7 +849,7 @@ def test_live_news_keep_what_the_reader_chose(browser: Any, tmp_path: Path) -> N
         thread.join()
 
 
-def test_ticks_that_lie_close_are_told_apart(browser: Any, tmp_path: Path) -> None:
+def test_ticks_that_lie_close_are_distinguished(browser: Any, tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
     rows = [{"round": t + 1, "norms": 15.31 + 0.02 * t} for t in range(5)]
     write_rows(run, "recorded", rows)
@@ -958,4 +958,4 @@ def test_classes_that_are_taken_for_others(seen: Watched) -> None:
         "5",
         "5",
     ]
-    assert "Most often taken: cat for dog (50.00 %)." in seen.page.inner_text("#confusion")
+    assert "Most often confused: cat for dog (50.00 %)." in seen.page.inner_text("#confusion")

@@ -93,7 +93,7 @@ def test_each_table_has_the_target_of_its_study(browser: Any, tmp_path: Path) ->
     watched.context.close()
 
 
-def test_one_seed_is_said_in_the_row_and_in_the_sentence(browser: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_one_seed_is_reported_in_the_row_and_in_the_sentence(browser: Any, tmp_path: Path) -> None:  # noqa: F811
     runs = [write_run(tmp_path / method, method=method) for method in METHODS]
     write_report(runs, tmp_path / "page.html")
     watched = Watched(browser, (tmp_path / "page.html").as_uri())

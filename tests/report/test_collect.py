@@ -107,7 +107,7 @@ def test_the_same_method_with_other_settings_is_another_line(tmp_path: Path) -> 
     assert names[1].startswith("fedavg(), local_epochs=3")
 
 
-def test_a_run_given_twice_is_said(tmp_path: Path) -> None:
+def test_a_run_given_twice_is_reported(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / "a"), write_run(tmp_path / "b")]
     assert any("repeats" in said for said in collect(runs)["problems"])
     assert len(collect([runs[0], runs[0]])["runs"]) == 1
@@ -318,7 +318,7 @@ def test_damaged_watching(tmp_path: Path) -> None:
     )
 
 
-def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
+def test_what_was_not_measured_is_reported(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / m, method=m) for m in ("fedavg()", "fedprox()")]
     said = collect(runs)["missing"]
     assert said[0].startswith(

@@ -35,9 +35,7 @@ def test_whatever_is_wrong_with_one_run_the_others_are_shown(tmp_path: Path) -> 
     assert document(found).encode()
 
 
-def test_an_error_nobody_foresaw_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unexpected_error_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good, bad = write_run(tmp_path / "good"), write_run(tmp_path / "bad", method="fedprox()")
     write_analyses(bad)
 

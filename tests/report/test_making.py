@@ -97,7 +97,7 @@ def test_seeds_do_not_set_runs_apart() -> None:
     assert labels([EXPERIMENT, {**EXPERIMENT, "seed": 1}]) == ["fedavg()", "fedavg()"]
 
 
-def test_a_task_is_said_where_the_data_are_for_another() -> None:
+def test_a_task_is_reported_where_the_data_are_for_another() -> None:
     for on, task, said in [
         ("street(clients=4)", "segmentation()", False),
         ("street(clients=4)", "classification()", True),

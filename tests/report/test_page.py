@@ -97,7 +97,7 @@ def test_what_is_missing_is_returned(tmp_path: Path) -> None:
     assert said[1].startswith("Not analysed:")
 
 
-def test_an_unwritable_place_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_place_is_reported(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="could not be written"):

@@ -94,7 +94,7 @@ def test_what_is_missing_goes_by_what_runs_are_judged_by(tmp_path: Path, runs: l
         ),
     ],
 )
-def test_what_is_no_picture_is_left_out_and_said(
+def test_what_is_no_picture_is_left_out_and_reported(
     tmp_path: Path, kind: str, result: dict[str, object]
 ) -> None:
     run = write_run(tmp_path / "run")

@@ -13,25 +13,25 @@ from fedflat.report.ranking import RankedRun, lead, leader
 from report.made import evaluations, write_rows, write_run
 
 
-def standing(method: str, *seeds: float) -> RankedRun:
+def ranked(method: str, *seeds: float) -> RankedRun:
     """Seeds with these accuracies."""
     return RankedRun(method, seeds)
 
 
 def test_one_seed_shows_no_difference() -> None:
     """However far apart two methods are, one seed of either puts neither ahead."""
-    ahead, behind = standing("fedavg()", 0.9), standing("fedsam()", 0.1)
+    ahead, behind = ranked("fedavg()", 0.9), ranked("fedsam()", 0.1)
     assert leader([behind, ahead]) is None
     assert lead([behind, ahead]) == (
         "fedavg() has the highest accuracy, 90.00 % (1 seed: differences between methods may be due to chance)."
     )
     assert lead([ahead]) == "fedavg() reaches 90.00 % (1 seed)."
-    assert lead([standing("x", math.nan)]) == ""
+    assert lead([ranked("x", math.nan)]) == ""
     assert lead([]) == ""
 
 
 def test_seeds_of_one_method_only_show_no_difference() -> None:
-    several, single, close = standing("a", 0.9, 0.91), standing("b", 0.1), standing("c", 0.9, 0.9)
+    several, single, close = ranked("a", 0.9, 0.91), ranked("b", 0.1), ranked("c", 0.9, 0.9)
     assert leader([several, single]) is None
     assert lead([single, several]) == (
         "a has the highest accuracy, 90.50 ± 0.71 % (2 seeds), but with 1 seed only of b."
@@ -39,9 +39,9 @@ def test_seeds_of_one_method_only_show_no_difference() -> None:
     assert lead([single, several, close]) == (
         "a has the highest accuracy, 90.50 ± 0.71 % (2 seeds), but within noise of c and with 1 seed only of b."
     )
-    assert leader([several, standing("d", 0.1, 0.11)]) is several
+    assert leader([several, ranked("d", 0.1, 0.11)]) is several
     assert (
-        lead([several, standing("d", 0.1, 0.11)])
+        lead([several, ranked("d", 0.1, 0.11)])
         == "a is the most accurate with 90.50 ± 0.71 % (2 seeds)."
     )
 
@@ -57,7 +57,7 @@ def test_seeds_are_judged_as_welch_does() -> None:
             better = tuple(value + gap for value in first)
             p = stats.ttest_ind(better, second, equal_var=False).pvalue
             expected = sum(better) / len(better) > sum(second) / len(second) and p < 0.05
-            assert standing("a", *better).ahead_of(standing("b", *second)) == expected, (
+            assert ranked("a", *better).ahead_of(ranked("b", *second)) == expected, (
                 gap,
                 first,
                 second,
@@ -67,12 +67,12 @@ def test_seeds_are_judged_as_welch_does() -> None:
 
 def test_seeds_without_spread() -> None:
     """Two seeds that agree to the last bit: any difference is one."""
-    assert standing("a", 0.5, 0.5).ahead_of(standing("b", 0.4, 0.4))
-    assert not standing("a", 0.5, 0.5).ahead_of(standing("b", 0.5, 0.5))
+    assert ranked("a", 0.5, 0.5).ahead_of(ranked("b", 0.4, 0.4))
+    assert not ranked("a", 0.5, 0.5).ahead_of(ranked("b", 0.5, 0.5))
 
 
 def test_many_names_are_counted() -> None:
-    said = lead([standing(name, 0.5, 0.6) for name in "abcdefg"])
+    said = lead([ranked(name, 0.5, 0.6) for name in "abcdefg"])
     assert (
         said
         == "a has the highest accuracy, 55.00 ± 7.07 % (2 seeds), but within noise of b, c, d and 3 others."

@@ -85,7 +85,7 @@ def test_a_section_names_its_data_partition_and_task(tmp_path: Path) -> None:
     assert collect(partitions)["title"] == "fedavg() on digits, 2 partitions"
 
 
-def test_data_given_in_python_are_told_apart_by_their_digests(tmp_path: Path) -> None:
+def test_data_given_in_python_are_distinguished_by_their_digests(tmp_path: Path) -> None:
     runs = []
     for name, digest in (("a", "1" * 64), ("b", "2" * 64), ("c", "1" * 64)):
         run = tmp_path / name
@@ -114,7 +114,7 @@ def test_analyses_say_which_section_they_are_of(tmp_path: Path) -> None:
     assert all(method["lambda_1"] is not None for method in found["methods"])
 
 
-def test_what_is_missing_is_said_of_each_section(tmp_path: Path) -> None:
+def test_what_is_missing_is_reported_of_each_section(tmp_path: Path) -> None:
     runs = [
         write_run(tmp_path / f"{on}{m}", on=on, method=m)
         for on in ("digits(lda(0))", "digits()")

@@ -8,7 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.report.series import curves, recorded_lists, recorded_numbers, short, thinned
+from fedflat.analysis.shown_values import short, thinned
+from fedflat.report.series import curves, heat_maps, recorded_numbers
 
 ROWS = st.dictionaries(st.integers(1, 30), st.floats(-1e6, 1e6), min_size=1)
 
@@ -70,32 +71,55 @@ def test_what_is_measured_now_and_then_is_thinned_by_itself() -> None:
 
 def test_what_was_measured_and_is_no_number_is_a_gap() -> None:
     rows = recorded_numbers(
-        [{"round": 1, "drift": 1.0}, {"round": 2, "drift": None}, {"round": 3, "drift": 2.0}]
+        [{"round": 1, "drift": 1.0}, {"round": 2, "drift": None}, {"round": 3, "drift": 2.0}],
+        {},
     )
     assert curves([rows], ["drift"])["drift"]["mean"] == [1, None, 2]
 
 
 def test_recorded_clients_become_their_mean() -> None:
     assert recorded_numbers(
-        [{"round": 3, "drift": 1.5, "client_lambda": {"0": 2.0, "5": 4.0}, "classes": [0.1]}]
+        [{"round": 3, "drift": 1.5, "client_lambda": {"0": 2.0, "5": 4.0}, "classes": [0.1]}],
+        {},
     ) == [{"round": 3, "drift": 1.5, "client_lambda": 3.0}]
 
 
 def test_entries_of_a_list_are_rows() -> None:
-    found = recorded_lists(
-        [{"round": 1, "mine": [0.1, 0.2]}, {"round": 2}, {"round": 5, "mine": [0.3, 0.4, 0.5]}]
-    )
-    assert found == {
-        "mine": {"round": [1, 5], "values": [[0.1, 0.3], [0.2, 0.4], [None, 0.5]], "evaluations": 2}
+    rows = [{"round": 1, "mine": [0.1, 0.2]}, {"round": 2}, {"round": 5, "mine": [0.3, 0.4, 0.5]}]
+    assert heat_maps(rows, {}) == {
+        "mine": {
+            "round": [1, 5],
+            "rows": ["0", "1", "2"],
+            "values": [[0.1, 0.3], [0.2, 0.4], [None, 0.5]],
+            "evaluations": 2,
+        }
     }
-    assert recorded_lists([{"round": 1, "drift": 0.5}]) == {}
+    assert heat_maps([{"round": 1, "drift": 0.5}], {}) == {}
+
+
+def test_a_metric_chooses_its_drawing() -> None:
+    rows = [
+        {"round": 1, "by_client": {"9": 0.5, "10": 1.0}, "parts": [1.0, 3.0]},
+        {"round": 2, "by_client": {"2": 0.25}, "parts": [5.0]},
+    ]
+    chosen = {"by_client": "heat map", "parts": "line"}
+    assert recorded_numbers(rows, chosen) == [
+        {"round": 1, "parts": 2.0},
+        {"round": 2, "parts": 5.0},
+    ]
+    assert heat_maps(rows, chosen)["by_client"] == {
+        "round": [1, 2],
+        "rows": ["2", "9", "10"],
+        "values": [[None, 0.25], [0.5, None], [1, None]],
+        "evaluations": 2,
+    }
 
 
 def test_rounds_of_a_class_map_are_kept_evenly_on_their_axis() -> None:
     """Every tenth of 1,000 rounds, and each of the last 100: what is kept does not crowd at the
     end."""
     rounds = [*range(10, 901, 10), *range(901, 1001)]
-    kept = recorded_lists([{"round": t, "classes": [0.5]} for t in rounds])["classes"]["round"]
+    kept = heat_maps([{"round": t, "classes": [0.5]} for t in rounds], {})["classes"]["round"]
     assert (kept[0], kept[-1]) == (10, 1000)
     assert len([t for t in kept if t > 900]) <= 13
     assert set(range(10, 901, 10)) <= set(kept)

@@ -62,7 +62,7 @@ SAID: dict[str, Any] = {
 TYPEABLE = [one for one in SETTINGS if one.typeable]
 
 
-def kept(saved: dict[str, Any], one: Setting) -> Any:
+def stored_value(saved: dict[str, Any], one: Setting) -> Any:
     """What run.json keeps of a setting."""
     for name in one.path:
         saved = saved[name]
@@ -75,7 +75,7 @@ def test_python_the_file_and_the_printed_command_know_every_setting(one: Setting
     again."""
     said = {"on": "digits()", "model": "mlp()", "rounds": 12, one.name: SAID[one.name]}
     saved = ff.experiment("fedavg", **said).as_json()
-    assert kept(saved, one) == SAID[one.name]
+    assert stored_value(saved, one) == SAID[one.name]
     check(json.loads(json.dumps(saved)), EXPERIMENT)
     words = shlex.split(command(saved, {}))
     assert one.option in words
@@ -99,7 +99,7 @@ def test_the_signature_names_every_setting_with_its_default(function: Any) -> No
         if one.name in ("on", "rounds"):
             assert found[one.name].default is inspect.Parameter.empty
         elif (function, one.name) != (ff.compare, "seed"):
-            assert found[one.name].default == one.unsaid
+            assert found[one.name].default == one.python_default
             assert one.name == "seed" or f"{one.name}\n    {one.described}" in function.__doc__
     assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in found.values())
 
@@ -138,7 +138,7 @@ class Own:
     """A group of settings."""
 
     patience: int | None = setting(
-        None, "rounds without progress", low=1, high=9, unsaid="for ever"
+        None, "rounds without progress", low=1, high=9, default_text="for ever"
     )
     taste: str = setting("sweet", "what it is like", option="own_taste", allowed=("sweet", "sour"))
 
@@ -168,7 +168,7 @@ def test_one_field_is_all_it_takes() -> None:
     check_ranges("own", Own())
 
 
-def test_settings_that_must_be_said_have_no_default() -> None:
+def test_required_settings_have_no_default() -> None:
     with pytest.raises(TypeError, match="rounds"):
         RunSettings(on=ff.digits(), model=ff.mlp())  # type: ignore[call-arg]
     assert LocalSettings().epochs == 1

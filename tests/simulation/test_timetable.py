@@ -189,7 +189,7 @@ def test_who_is_away_is_noticed_at_once(tmp_path: Path) -> None:
     assert found.lost[0, 0].at == 4
     assert "left 3 s after" in found.lost[0, 0].why
     assert found.lost[2, 0].at == 1
-    assert "when it was asked, 0 s after" in found.lost[2, 0].why
+    assert "when it was requested, 0 s after" in found.lost[2, 0].why
 
 
 def test_in_a_chain_a_client_must_be_there_when_it_is_its_turn(tmp_path: Path) -> None:

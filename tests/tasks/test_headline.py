@@ -15,16 +15,16 @@ MIOU = Headline("miou", "mIoU", "%", 100.0)
 
 
 def test_people_see_per_cent_with_two_places_and_other_scores_with_four_digits() -> None:
-    assert ACCURACY.said(0.5, 0.0123) == "50.00 ± 1.23"
+    assert ACCURACY.format(0.5, 0.0123) == "50.00 ± 1.23"
     assert MIOU.with_unit(0.25) == "25.00 %"
-    assert [RMSE.said(value) for value in (0.5, 12.0, 98765.4, 0.0, math.nan)] == [
+    assert [RMSE.format(value) for value in (0.5, 12.0, 98765.4, 0.0, math.nan)] == [
         "0.5000",
         "12.00",
         "98765",
         "0.0000",
         "-",
     ]
-    assert RMSE.said(12.0, 0.5) == "12.00 ± 0.50"
+    assert RMSE.format(12.0, 0.5) == "12.00 ± 0.50"
     assert (ACCURACY.column, MIOU.column, RMSE.column) == ("accuracy %", "mIoU %", "rmse")
     assert Headline("time", unit="ms", factor=1000.0).with_unit(0.25) == "250.0 ms"
 

@@ -81,7 +81,7 @@ def test_its_loss_does_not_count_where_clients_count_alike(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedsam", "mofedsam", "fedavg + median"])
-def test_nobody_has_a_label(method: str) -> None:
+def test_no_client_has_a_label(method: str) -> None:
     """Nothing is learnt, and nothing breaks."""
     result = run([ignored(0), ignored(1)], scenes(9), method)
     assert [row["train_loss"] for row in result.rows] == [0.0, 0.0]

@@ -140,7 +140,7 @@ def test_mining_follows_the_clients_own_model(executor: str) -> None:
 
 
 @pytest.mark.parametrize(("examples", "warned"), [(8, True), (16, False)])
-def test_clients_without_another_place_are_said_beforehand(
+def test_clients_without_another_place_are_reported_beforehand(
     examples: int, warned: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A way gone twice in steps of about 7 m: after four of them nothing is beyond 25 m, after

@@ -212,7 +212,7 @@ def test_the_table_has_its_headline_and_a_target_is_in_its_unit(
     assert case.label in capsys.readouterr().out
 
 
-def test_what_is_learnt_need_not_be_said(tmp_path: Path) -> None:
+def test_the_task_is_optional(tmp_path: Path) -> None:
     """Data know what they are for, and the task knows a model."""
     result = ff.run(
         "fedavg", on=f"street({TINY}, examples=2)", rounds=1, clients_per_round=1, threads=1

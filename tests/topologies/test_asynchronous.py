@@ -97,7 +97,7 @@ def happened(topology: str, population: ClientPopulation, rounds: int) -> list[I
     return found
 
 
-def told(topology: str, population: ClientPopulation, rounds: int) -> dict[str, Any]:
+def schedule_of(topology: str, population: ClientPopulation, rounds: int) -> dict[str, Any]:
     """What a twin must know: who was asked, and how long everybody takes."""
     seconds = parse(topology, "topology")._seconds(population)
     calls = [client for one in happened(topology, population, rounds) for client in one.started]
@@ -118,7 +118,7 @@ def test_the_twin_of_fedbuff(said: str, durations: str, executor: Executor) -> N
     problem, plan = setting()
     topology = f"asynchronous(buffer=3, {durations}, {said})"
     run_folder, population = observed(topology, problem, plan, executor)
-    more = told(topology, population, plan.rounds)
+    more = schedule_of(topology, population, plan.rounds)
     twin = fedbuff.run(problem, plan, **more, concurrency=4, K=3, s=WEIGHTS[said])
     np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
     late = [
@@ -137,7 +137,7 @@ def test_the_twin_of_fedbuff_with_clients_that_count_alike() -> None:
     topology = f"asynchronous(buffer=2, concurrency=5, {DRAWN}, spread=2)"
     run_folder, population = observed(topology, problem, plan, EXECUTORS[0], weighting="uniform")
     twin = fedbuff.run(
-        problem, plan, **told(topology, population, 12), concurrency=5, K=2, sizes=[1] * 8
+        problem, plan, **schedule_of(topology, population, 12), concurrency=5, K=2, sizes=[1] * 8
     )
     np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
 
@@ -151,7 +151,7 @@ def test_the_twin_of_fedasync(said: str, durations: str) -> None:
     twin = fedasync.run(
         problem,
         plan,
-        **told(topology, population, 20),
+        **schedule_of(topology, population, 20),
         concurrency=4,
         alpha=lambda t: 0.6,
         s=WEIGHTS[said],
@@ -168,7 +168,7 @@ def test_the_mixing_rate_is_that_of_the_round_in_which_a_reply_is_mixed() -> Non
     twin = fedasync.run(
         problem,
         plan,
-        **told(topology, population, 20),
+        **schedule_of(topology, population, 20),
         concurrency=4,
         alpha=lambda t: 0.9 * 0.8**t,
         s=polynomial(0.0),
@@ -472,7 +472,7 @@ def test_by_a_clock() -> None:
     run_folder, population = observed(
         "asynchronous(buffer=3)", problem, plan, EXECUTORS[0], clock=clock, seed=2
     )
-    more = told("asynchronous(buffer=3)", population, plan.rounds)
+    more = schedule_of("asynchronous(buffer=3)", population, plan.rounds)
     for client, seconds in enumerate(more["durations"]):
         device = clock.device(client, 2)
         computing = 2 * problem.sizes[client] / device.speed  # two epochs

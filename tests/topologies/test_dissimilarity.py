@@ -33,7 +33,7 @@ def test_norm_cosine() -> None:
     np.testing.assert_allclose(found, [0.16224245], rtol=0, atol=1e-8)
 
 
-def test_classes_nobody_has_do_not_spoil_the_divergence() -> None:
+def test_absent_classes_do_not_spoil_the_divergence() -> None:
     found = TAUS["kl"](np.array([1.0, 0.0]), np.array([[0.0, 1.0], [1.0, 0.0]]))
     np.testing.assert_allclose(found, [1.0, 1 - np.log(2)], rtol=0, atol=1e-15)
 

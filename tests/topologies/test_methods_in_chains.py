@@ -26,7 +26,7 @@ from fedflat.experiments.prepare import PreparedRun, prepare
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
-from test_every_method import EVERY, experiment, said
+from test_every_method import EVERY, experiment, method_of
 
 GROUPS = [[0, 2], [1], [3]]
 CHAINS = f"fedseq(groups=given_groups({GROUPS}))"
@@ -42,9 +42,9 @@ REFUSED = {
 
 def in_chains(text: str) -> Experiment:
     """All superclients in every round."""
-    exp = experiment(said(text))
+    exp = experiment(method_of(text))
     sampler = ClientSampler(clients=4, kind=exp.sampler.kind)
-    return replace(exp, method=exp.method + said(CHAINS), topology=None, sampler=sampler)
+    return replace(exp, method=exp.method + method_of(CHAINS), topology=None, sampler=sampler)
 
 
 class Whole:
@@ -101,7 +101,7 @@ class Whole:
 
 def star_of_chains(text: str, chains: PreparedRun) -> Experiment:
     """The same method without the chains, on clients that hold what a whole chain holds."""
-    exp = experiment(said(text))
+    exp = experiment(method_of(text))
     data = [
         chains.fed.data(client).batch(torch.arange(chains.fed.size(client)), torch.float32)
         for client in range(4)
@@ -161,7 +161,7 @@ def test_which_are_refused() -> None:
     nothing else."""
     refused = {text: refusal(text) for text in EVERY}
     for text, why in refused.items():
-        method = said(text)
+        method = method_of(text)
         at_client = [
             piece
             for piece in in_pieces(text)
@@ -177,4 +177,4 @@ def test_which_are_refused() -> None:
 
 
 def in_pieces(text: str) -> Any:
-    return experiment(said(text)).pieces()
+    return experiment(method_of(text)).pieces()

@@ -34,7 +34,7 @@ GROUPS = "given_groups([[0, 3, 5], [1, 4], [2, 6]])"
 GROWING = "fedseq2par(growth=linear(0.5, b=2))"
 
 
-def asked(exp: Experiment) -> list[list[tuple[int, ...]]]:
+def selected(exp: Experiment) -> list[list[tuple[int, ...]]]:
     prepared = prepare(exp)
     return [prepared.server.select(t)["server"] for t in range(exp.rounds)]
 
@@ -51,7 +51,7 @@ def test_several_passes_are_the_twin_s(topology: str) -> None:
     exp = on_quadratics(
         parse("fedavg", "method"), problem, plan, topology=parse(topology, "topology")
     )
-    visits = [[list(chain) for chain in each] for each in asked(exp)]
+    visits = [[list(chain) for chain in each] for each in selected(exp)]
     twin = chains.run(problem, plan, visits)
     for executor in (InProcess(threads=1), Stacked()):
         found = replay("fedavg", problem, plan, topology, executor=executor).params()
@@ -67,7 +67,7 @@ def test_every_pass_has_its_own_order(topology: str) -> None:
         rounds=20,
     )
     orders = []
-    for each in asked(exp):
+    for each in selected(exp):
         for chain in each:
             n = len(chain) // 3
             passes = [chain[i * n : i * n + n] for i in range(3)]
@@ -80,7 +80,7 @@ def test_every_pass_has_its_own_order(topology: str) -> None:
 
 
 def test_the_first_pass_is_what_one_pass_is() -> None:
-    one, two = (asked(experiment(topology=f"chains(groups=2, passes={n})")) for n in (1, 2))
+    one, two = (selected(experiment(topology=f"chains(groups=2, passes={n})")) for n in (1, 2))
     assert [[chain[: len(chain) // 2] for chain in each] for each in two] == one
 
 
@@ -173,7 +173,7 @@ def test_fedseq2par_is_the_twin(said: str) -> None:
     problem = random_problem(6, clients=7)
     plan = replace(random_plan(7, problem, rounds=6, cohort=7), cohorts=[[0, 1], [1]] * 3)
     exp = on_quadratics(parse(f"fedavg + {said}", "method"), problem, plan)
-    visits = [[list(chain) for chain in each] for each in asked(exp)]
+    visits = [[list(chain) for chain in each] for each in selected(exp)]
     assert len({len(chain) for each in visits for chain in each}) > 1
     twin = chains.run(problem, plan, visits)
     np.testing.assert_allclose(

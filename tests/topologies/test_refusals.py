@@ -229,7 +229,7 @@ class Wild(Topology):
         (("moon", ((1,),)),),
     ],
 )
-def test_a_topology_that_asks_nobody_or_somebody_twice(asks: tuple[object, ...]) -> None:
+def test_a_topology_that_selects_no_client_or_one_twice(asks: tuple[object, ...]) -> None:
     prepared = prepare(experiment())
     object.__setattr__(prepared.exp, "topology", Wild(asks))  # type: ignore[arg-type]
     with pytest.raises(

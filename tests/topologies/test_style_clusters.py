@@ -215,7 +215,7 @@ class Kept(RunFolder):
         self.models = run.models
 
 
-def kept(exp: Experiment) -> tuple[Any, dict[str, Model]]:
+def final_models(exp: Experiment) -> tuple[Any, dict[str, Model]]:
     """The run, and the server's models at its end."""
     run_folder = Kept()
     return train(exp, run_folder=run_folder, executor=InProcess(threads=1)), run_folder.models
@@ -235,12 +235,12 @@ def test_an_image_is_judged_by_the_cluster_of_the_nearest_mean_and_not_of_the_ne
         greys=(10, 30, 50, 200),
         seen=(113, 117, 121, 130),
     )
-    prepared = told(exp)
+    prepared = prepared_run(exp)
     assert list(prepared.server.slots.values()) == [(0, 1, 2), (3,)]
     route = exp.topology.route(prepared.clients, prepared.fed.test)
     assert route is not None
     assert route.tolist() == [0] * 4 + [1] * 12
-    result, models = kept(exp)
+    result, models = final_models(exp)
     right, both = scores(exp, [models["cluster0"]] * 4 + [models["cluster1"]] * 12)
     assert result.rows[-1]["models"]["routed"]["miou"] == pytest.approx(
         float((right / both).mean()), rel=1e-6
@@ -263,7 +263,7 @@ def scores(exp: Experiment, models: Sequence[Model]) -> tuple[Tensor, Tensor]:
 
 def test_every_image_is_judged_by_its_own_clusters_model() -> None:
     exp = world(STYLED)
-    result, models = kept(exp)
+    result, models = final_models(exp)
     assert list(models) == ["cluster0", "cluster1", "cluster2"]
     slots = (
         [0] * 8 + [1] * 4 + [2] * 4
@@ -281,8 +281,8 @@ def test_every_image_is_judged_by_its_own_clusters_model() -> None:
 
 def test_the_model_that_stands_for_all_is_the_plain_mean_of_those_asked_last() -> None:
     exp = world(STYLED.replace("))", "), shared='nothing')"))
-    result, models = kept(exp)
-    prepared = told(exp)
+    result, models = final_models(exp)
+    prepared = prepared_run(exp)
     asked = prepared.server.select(exp.rounds - 1)
     assert 1 < len(asked) <= 3
     mean = torch.stack([models[slot].params for slot in asked]).mean(0)
@@ -290,13 +290,13 @@ def test_the_model_that_stands_for_all_is_the_plain_mean_of_those_asked_last() -
     torch.testing.assert_close(result.model.params, mean)
 
 
-def told(exp: Experiment) -> PreparedRun:
+def prepared_run(exp: Experiment) -> PreparedRun:
     """The run once clients have sent their styles."""
     return collect_descriptions(prepare(exp), RunFolder(), InProcess(threads=1), lambda *_: {})
 
 
 def test_averages_of_the_model_that_stands_for_all_are_what_is_reported() -> None:
-    result, _ = kept(world(STYLED, "self_training(sure=0.4) + sam(rho=0.01) + wima(2)"))
+    result, _ = final_models(world(STYLED, "self_training(sure=0.4) + sam(rho=0.01) + wima(2)"))
     assert result.rows[-1]["model"] == "wima"
     assert list(result.rows[-1]["models"])[-3:] == ["server", "routed", "wima"]
 
@@ -307,8 +307,10 @@ def test_ladd_is_self_training_in_clusters(parts: str) -> None:
     shared = {"cls": "trunk", "all": "nothing", "nothing": "all"}[parts]
     more = "kd=1.0, sure=0.4, t_start=2"
     topology = f"style_clusters(by_style(fewest=2, most=5), shared='{shared}')"
-    one, own = kept(world(None, f"ladd('{parts}', {more}, groups=by_style(fewest=2, most=5))"))
-    two, others = kept(world(topology, f"self_training({more})"))
+    one, own = final_models(
+        world(None, f"ladd('{parts}', {more}, groups=by_style(fewest=2, most=5))")
+    )
+    two, others = final_models(world(topology, f"self_training({more})"))
     assert all(torch.equal(own[slot].params, others[slot].params) for slot in own)
     assert one.rows[-1]["models"] == two.rows[-1]["models"]
 
@@ -316,8 +318,8 @@ def test_ladd_is_self_training_in_clusters(parts: str) -> None:
 def test_one_cluster_with_everything_shared_is_self_training() -> None:
     """Bit for bit."""
     more = "kd=1.0, sure=0.4, t_start=2"
-    one, _ = kept(world(None, f"ladd('nothing', {more}, groups=1)"))
-    two, _ = kept(world(None, f"self_training({more})"))
+    one, _ = final_models(world(None, f"ladd('nothing', {more}, groups=1)"))
+    two, _ = final_models(world(None, f"self_training({more})"))
     assert one.model is not None
     assert two.model is not None
     assert torch.equal(one.model.params, two.model.params)
@@ -332,12 +334,12 @@ def test_one_cluster_with_everything_shared_is_self_training() -> None:
     assert alike[0] == alike[1]
 
 
-def test_styles_are_counted_and_what_they_reveal_is_said() -> None:
+def test_styles_are_counted_and_what_they_reveal_is_reported() -> None:
     exp = world(STYLED)
     assert any(
         "mean_style" in text and "colours and light" in text for text in remarks(prepare(exp))
     )
-    prepared = told(exp)
+    prepared = prepared_run(exp)
     assert prepared.initial_cost.up == 8 * 27 * 8
     assert prepared.initial_cost.down == 0
 
@@ -346,7 +348,7 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(SettingError, match="a style needs images, found inputs of shape"):
         prepare(ff.experiment("ladd()", data(), rounds=1, clients_per_round=2, model="mlp"))
     with pytest.raises(SettingError, match="at least 9 clusters were asked for, but 8 clients"):
-        told(world("style_clusters(by_style(fewest=9))"))
+        prepared_run(world("style_clusters(by_style(fewest=9))"))
     with pytest.raises(
         SettingError, match=r"psi must be a style, such as mean_style\(half=1\), found 3"
     ):

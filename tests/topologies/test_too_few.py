@@ -58,7 +58,7 @@ def weights(result: Result, slots: Sequence[str]) -> list[torch.Tensor]:
     "topology", ["clusters({})", "clusters({}, shared='features')", "hierarchy({}, every=3)"]
 )
 @pytest.mark.parametrize("method", ["fedsam(0.1) + fedavgm()", "naive_fedgloss(0.1, admm=False)"])
-def test_a_cluster_is_as_if_nobody_of_it_had_been_drawn(topology: str, method: str) -> None:
+def test_a_cluster_is_as_if_no_client_of_it_had_been_selected(topology: str, method: str) -> None:
     def run(cohorts: list[list[int]], executor: Any) -> Result:
         said = topology.format("given_groups([[0, 1], [2, 3, 4]])")
         sampler = ClientSampler(cohorts=cohorts)
@@ -95,7 +95,7 @@ def test_a_model_of_a_bank_stays_where_its_chain_broke_off(executor: type[Withou
     "executor", [Without([0, 1, 2, 3, 4], since=1), WithoutAtOnce([0, 1, 2, 3, 4], since=1)]
 )
 @pytest.mark.parametrize("topology", [BANK, "clusters(2)"])
-def test_nobody_at_all(topology: str, executor: Any) -> None:
+def test_no_client_at_all(topology: str, executor: Any) -> None:
     with pytest.raises(
         FedflatError,
         match=r"round 1: 0 replies came that could be used, and min_replies asks for 1",

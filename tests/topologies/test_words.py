@@ -44,7 +44,7 @@ SAME = {
 ON = "digits(lda(0), clients=20)"
 
 
-def said(text: str) -> Method:
+def method_of(text: str) -> Method:
     method = parse(text, "method")
     assert isinstance(method, Method)
     return method
@@ -84,11 +84,11 @@ def test_a_word_is_its_topology(text: str, more: str) -> None:
 
 @pytest.mark.parametrize("text", [*SAME, "fedvc(5)"])
 def test_it_is_a_value(text: str) -> None:
-    method = said(text)
+    method = method_of(text)
     again = pickle.loads(pickle.dumps(method))
-    assert again == method == said(repr(method))
+    assert again == method == method_of(repr(method))
     assert hash(again) == hash(method)
-    assert said(f"{text} + sam(0.1)") != said("sam(0.1)") != method
+    assert method_of(f"{text} + sam(0.1)") != method_of("sam(0.1)") != method
 
 
 @pytest.mark.parametrize("text", SAME)
@@ -106,8 +106,12 @@ def test_it_is_written_down_and_gone_on_with(text: str, tmp_path: Path) -> None:
 
 
 def test_the_stack_tells_it() -> None:
-    assert said("fedseq(4) + sam(0.1)").stack().endswith("topology: chains(groups=4, draw='share')")
-    assert said("fedvc(8)").stack() == "virtual clients: 8 examples each, drawn by size"
+    assert (
+        method_of("fedseq(4) + sam(0.1)")
+        .stack()
+        .endswith("topology: chains(groups=4, draw='share')")
+    )
+    assert method_of("fedvc(8)").stack() == "virtual clients: 8 examples each, drawn by size"
 
 
 @pytest.mark.parametrize(
@@ -190,12 +194,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("method", "more", "words"), REFUSED)
-def test_what_is_said_must_not_contradict(method: str, more: dict[str, Any], words: str) -> None:
+def test_given_values_must_not_contradict(method: str, more: dict[str, Any], words: str) -> None:
     with pytest.raises(SettingError, match=words):
         experiment(method, **more)
 
 
-def test_what_is_said_may_be_the_same() -> None:
+def test_given_values_may_be_the_same() -> None:
     both = experiment("fedseq(2)", topology="chains(groups=2, draw='share')")
     assert both.as_json() == experiment("fedseq(2)").as_json()
     sampler = ClientSampler(clients=2, kind="by_size")
@@ -224,7 +228,7 @@ def test_what_is_said_may_be_the_same() -> None:
 )
 def test_sums_that_are_refused(text: str, words: str) -> None:
     with pytest.raises(ff.FedflatError, match=words):
-        said(text)
+        method_of(text)
 
 
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

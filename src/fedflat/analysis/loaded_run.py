@@ -140,16 +140,16 @@ class LoadedRun:
 
 
 def loaded_runs(
-    folders: list[Path], say: Callable[[str], object] = lambda text: None
+    folders: list[Path], on_message: Callable[[str], object] = lambda text: None
 ) -> list[LoadedRun]:
     """Return the runs in these run and study folders.
 
-    Of a study, only runs that have started are returned. `say` is called with a sentence about the
+    Of a study, only runs that have started are returned. `on_message` is called with a sentence about the
     others.
     """
     loaded: list[LoadedRun] = []
     for folder in folders:
-        started = runs_in(folder, say)
+        started = runs_in(folder, on_message)
         if not started:
             raise RunError(f"no run of {folder} has started. Run it with: fedflat resume {folder}")
         loaded += [LoadedRun(run) for run in started]

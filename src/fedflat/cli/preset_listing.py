@@ -10,7 +10,7 @@ from shlex import quote
 from textwrap import fill
 
 from fedflat.papers.presets import PAPERS, Preset, every, matching
-from fedflat.settings.setting import typed
+from fedflat.settings.setting import as_option
 
 WIDTH = 110
 FOOT = (
@@ -84,7 +84,7 @@ def command(preset: Preset) -> str:
     """
     said = preset.arguments()
     words = [f"fedflat run {quote(said.pop('method'))}"]
-    words += [typed(name, value) for name, value in said.items()]
+    words += [as_option(name, value) for name, value in said.items()]
     lines = [words[0]]
     for word in words[1:]:
         if len(lines) == 1 or len(lines[-1]) + len(word) > WIDTH:
@@ -97,7 +97,7 @@ def command(preset: Preset) -> str:
 def paper(preset: Preset) -> str:
     """The paper's number, as part of a sentence."""
     when = f"after {preset.rounds:,} rounds ({preset.table})"
-    if preset.unsaid:
+    if preset.not_printed:
         return f"no number is reported ({preset.table})"
     if preset.reported is None:
         return f"the paper reports no convergence {when}"

@@ -26,10 +26,11 @@ def beside(
     if any(result.diverged for result in results):
         here = "X (diverged)"
     elif preset.measure == "personal":
-        here = f"{judged.said(mean(result.best('personal') for result in results))} as its best personal {judged.label}"
+        best = judged.format(mean(result.best("personal") for result in results))
+        here = f"{best} as its best personal {judged.label}"
     else:
         score = f"{preset.measure}.{judged.name}" if preset.measure.startswith("tests.") else None
-        here = judged.said(mean(result.final(score) for result in results))
+        here = judged.format(mean(result.final(score) for result in results))
     said = preset.arguments()
     other = [
         name.replace("_", " ")
@@ -78,7 +79,7 @@ def settings_of(preset: Preset | None, typed: Mapping[str, Any], stretched: bool
                 "--stretch scales the schedules of a preset, and there is none. Add --preset NAME."
             )
         return {
-            one.name: one.about.typed for one in SETTINGS if one.about.typed is not None
+            one.name: one.about.cli_default for one in SETTINGS if one.about.cli_default is not None
         } | dict(typed)
     rounds = typed.get("rounds", preset.rounds)
     settings = (

@@ -107,7 +107,7 @@ def _planned(args: Namespace, here: Path | None, folder: Path) -> TablePlan:
         plan = (
             plan.added([entry.cell for entry in plan.entries], how_far, typed)
             if more
-            else plan.said(typed)
+            else plan.with_command(typed)
         )
         plan = replace(plan, now=None)  # all runs of the folder
     else:

@@ -14,30 +14,30 @@ from contextvars import ContextVar
 from fedflat.data.federation import DataSpec, Federation
 
 _Kept = dict[tuple[int, int], tuple[DataSpec, Federation]]
-_kept: ContextVar[_Kept | None] = ContextVar("_kept", default=None)
+_opened: ContextVar[_Kept | None] = ContextVar("_opened", default=None)
 
 
 @contextmanager
 def opened_once() -> Iterator[None]:
     """Context in which `opened` opens the same data and seed only once. Contexts may be nested."""
-    if _kept.get() is not None:
+    if _opened.get() is not None:
         yield
         return
-    token = _kept.set({})
+    token = _opened.set({})
     try:
         yield
     finally:
-        _kept.reset(token)
+        _opened.reset(token)
 
 
 def opened(on: DataSpec, seed: int) -> Federation:
     """``on.open(seed)``, or its cached result within `opened_once`."""
-    kept = _kept.get()
-    if kept is None:
+    opened = _opened.get()
+    if opened is None:
         return on.open(seed)
-    if (id(on), seed) not in kept:
-        kept[id(on), seed] = (
+    if (id(on), seed) not in opened:
+        opened[id(on), seed] = (
             on,
             on.open(seed),
         )  # keep the data alive, so that their id is not reused
-    return kept[id(on), seed][1]
+    return opened[id(on), seed][1]

@@ -41,7 +41,7 @@ def changed(fed: Federation, change: Change, what: str) -> Federation:
     if isinstance(fed, OnDemand):
         return Changed(**{**_fields(fed), "make": Changing(fed.make, change)})
     raise SettingError(
-        f"{what} whose data are dealt out or made when asked for, found {type(fed).__name__}."
+        f"{what} whose data are partitioned or made when needed, found {type(fed).__name__}."
     )
 
 

@@ -245,7 +245,7 @@ class OnDemand(Federation):
         if self.clients > EVERYBODY:
             raise SettingError(
                 f"{why}, all {self.clients} clients would have to be made, and they are made when "
-                f"asked for. Use at most {EVERYBODY} clients for it."
+                f"needed. Use at most {EVERYBODY} clients for it."
             )
         return range(self.clients)
 

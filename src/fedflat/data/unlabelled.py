@@ -22,7 +22,7 @@ from fedflat.data.wrapped import Wrapped
 from fedflat.errors import SettingError
 
 WHY = (
-    "The clients hold no labels here, and what was asked for needs some. Use a method that learns "
+    "The clients hold no labels here, and this needs some. Use a method that learns "
     "without, such as ladd() or self_training(), or data with labels."
 )
 

@@ -34,7 +34,7 @@ from fedflat.settings.signature import refuse_unknown, signed
 from fedflat.tasks.own_loss import LossFn
 
 if TYPE_CHECKING:
-    from fedflat.settings.said import RunSettings, Settings
+    from fedflat.settings.arguments import RunSettings, Settings
 
 
 @signed(*SETTINGS)
@@ -59,7 +59,7 @@ def experiment(
     groups = {"local": local, "sampler": sampler, "evaluate": evaluate}
     for one in SETTINGS:
         given: Any = settings.get(one.name)
-        if given is None and (one.name not in settings or one.unsaid is None):
+        if given is None and (one.name not in settings or one.python_default is None):
             continue
         if one.kind == "Scalar" and isinstance(given, str):
             given = parse(given, "schedule")

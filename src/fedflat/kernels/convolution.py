@@ -2,7 +2,7 @@
 
 In the context `convolving`, 2D convolutions with enough channels use Winograd's algorithm
 (`winograd`), in a third of the time on a CPU. With ``twice`` the other convolutions are replaced
-too: PyTorch's second derivatives also compute gradients of the input images, which nobody needs,
+too: PyTorch's second derivatives also compute gradients of the input images, which are not needed,
 and use slower kernels for transposed convolutions.
 """
 
@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from fedflat.kernels.winograd import TilePlan, plan_tiles
 
-Kept = tuple[Tensor, ...]
+Saved = tuple[Tensor, ...]
 """Tensors of the forward pass that the backward passes reuse."""
 Slopes = tuple[Tensor | None, Tensor | None]
 """Gradients by the input and by the weights, where requested."""
@@ -29,12 +29,12 @@ Slopes = tuple[Tensor | None, Tensor | None]
 class ConvolutionAlgorithm(Protocol):
     """An algorithm for a convolution and its derivatives."""
 
-    def sums(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Kept]:
+    def sums(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Saved]:
         """The output, and tensors to reuse in the backward passes."""
         ...
 
     def slopes(
-        self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool
+        self, out: Tensor, x: Tensor, weight: Tensor, saved: Saved, by_x: bool, by_weight: bool
     ) -> Slopes:
         """The gradients by input and weights, given the gradient by the output."""
         ...
@@ -44,7 +44,7 @@ class ConvolutionAlgorithm(Protocol):
         out: Tensor,
         x: Tensor,
         weight: Tensor,
-        kept: Kept,
+        saved: Saved,
         along: Slopes,
         wanted: tuple[bool, bool, bool],
     ) -> tuple[Tensor | None, ...]:
@@ -60,12 +60,12 @@ class DirectConvolution(NamedTuple):
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
 
-    def sums(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Kept]:
+    def sums(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Saved]:
         """The output."""
         return conv2d(x, weight, bias, *self), ()
 
     def slopes(
-        self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool
+        self, out: Tensor, x: Tensor, weight: Tensor, saved: Saved, by_x: bool, by_weight: bool
     ) -> Slopes:
         """The gradients by input and weights."""
         if not (by_x or by_weight):
@@ -90,7 +90,7 @@ class DirectConvolution(NamedTuple):
         out: Tensor,
         x: Tensor,
         weight: Tensor,
-        kept: Kept,
+        saved: Saved,
         along: Slopes,
         wanted: tuple[bool, bool, bool],
     ) -> tuple[Tensor | None, ...]:
@@ -121,7 +121,7 @@ class WinogradConvolution(NamedTuple):
         above, left = self.padding
         return x[:, :, above : x.shape[2] - above, left : x.shape[3] - left] if above or left else x
 
-    def sums(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Kept]:
+    def sums(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Saved]:
         """The output, and both transformed factors."""
         pixels, weights = self.plan.pixels(self._pad(x)), self.plan.weights(weight)
         y = self._outputs(torch.bmm(pixels, weights), x)
@@ -133,15 +133,15 @@ class WinogradConvolution(NamedTuple):
         return self.plan.to_outputs(products, len(x)).contiguous(memory_format=form)
 
     def slopes(
-        self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool
+        self, out: Tensor, x: Tensor, weight: Tensor, saved: Saved, by_x: bool, by_weight: bool
     ) -> Slopes:
         """The gradients by input and weights."""
-        return self._slopes(self.plan.slopes(out), x, weight, kept, by_x, by_weight)
+        return self._slopes(self.plan.slopes(out), x, weight, saved, by_x, by_weight)
 
     def _slopes(
-        self, slopes: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool
+        self, slopes: Tensor, x: Tensor, weight: Tensor, saved: Saved, by_x: bool, by_weight: bool
     ) -> Slopes:
-        pixels, weights = kept
+        pixels, weights = saved
         x_slope = weight_slope = None
         if by_x:
             products = torch.bmm(slopes, weights.transpose(1, 2))
@@ -155,7 +155,7 @@ class WinogradConvolution(NamedTuple):
         out: Tensor,
         x: Tensor,
         weight: Tensor,
-        kept: Kept,
+        saved: Saved,
         along: Slopes,
         wanted: tuple[bool, bool, bool],
     ) -> tuple[Tensor | None, ...]:
@@ -165,13 +165,13 @@ class WinogradConvolution(NamedTuple):
         pixels = None if along_x is None else self.plan.pixels(self._pad(along_x))
         weights = None if along_weight is None else self.plan.weights(along_weight)
         slopes = self.plan.slopes(out)
-        outs = [torch.bmm(pixels, kept[1])] if by_out and pixels is not None else []
-        outs += [torch.bmm(kept[0], weights)] if by_out and weights is not None else []
+        outs = [torch.bmm(pixels, saved[1])] if by_out and pixels is not None else []
+        outs += [torch.bmm(saved[0], weights)] if by_out and weights is not None else []
         by_x = by_weight = None
         if weights is not None:
-            by_x, _ = self._slopes(slopes, x, weight, (kept[0], weights), needs_x, False)
+            by_x, _ = self._slopes(slopes, x, weight, (saved[0], weights), needs_x, False)
         if pixels is not None:
-            _, by_weight = self._slopes(slopes, x, weight, (pixels, kept[1]), False, needs_weight)
+            _, by_weight = self._slopes(slopes, x, weight, (pixels, saved[1]), False, needs_weight)
         return self._outputs(sum(outs[1:], outs[0]), x) if outs else None, by_x, by_weight
 
 
@@ -187,21 +187,21 @@ class _Slopes(Function):
         algorithm: ConvolutionAlgorithm,
         by_x: bool,
         by_weight: bool,
-        *kept: Tensor,
+        *saved: Tensor,
     ) -> Any:
-        ctx.save_for_backward(out, x, weight, *kept)
+        ctx.save_for_backward(out, x, weight, *saved)
         ctx.algorithm = algorithm
         ctx.set_materialize_grads(False)
-        return algorithm.slopes(out, x, weight, kept, by_x, by_weight)
+        return algorithm.slopes(out, x, weight, saved, by_x, by_weight)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, along_x: Tensor | None, along_weight: Tensor | None) -> Any:
-        out, x, weight, *kept = ctx.saved_tensors
+        out, x, weight, *saved = ctx.saved_tensors
         gradients = ctx.algorithm.second(
-            out, x, weight, tuple(kept), (along_x, along_weight), ctx.needs_input_grad[:3]
+            out, x, weight, tuple(saved), (along_x, along_weight), ctx.needs_input_grad[:3]
         )
-        return *gradients, *[None] * (3 + len(kept))
+        return *gradients, *[None] * (3 + len(saved))
 
 
 class _Convolution(Function):
@@ -209,17 +209,17 @@ class _Convolution(Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, algorithm: ConvolutionAlgorithm
     ) -> Tensor:
-        y, kept = algorithm.sums(x, weight, bias)
-        ctx.save_for_backward(x, weight, *kept)
+        y, saved = algorithm.sums(x, weight, bias)
+        ctx.save_for_backward(x, weight, *saved)
         ctx.algorithm = algorithm
         return y
 
     @staticmethod
     def backward(ctx: Any, out: Tensor) -> Any:
-        x, weight, *kept = ctx.saved_tensors
+        x, weight, *saved = ctx.saved_tensors
         by_x, by_weight, by_bias, _ = ctx.needs_input_grad
         slopes = _Slopes.apply(  # type: ignore[no-untyped-call]
-            out, x, weight, ctx.algorithm, by_x, by_weight, *kept
+            out, x, weight, ctx.algorithm, by_x, by_weight, *saved
         )
         return *slopes, out.sum((0, 2, 3)) if by_bias else None, None
 

@@ -60,7 +60,7 @@ class Plugin:
 class Named:
     """A plugin that the user has named, so that other processes can load the same."""
 
-    said: str
+    text: str
     digest: str | None = None
     """Digest of the file; None for a module."""
 
@@ -98,10 +98,10 @@ def load_plugin(name: str) -> None:
 
 def load_same(named: Named) -> None:
     """Load in a worker process the plugin that the main process has loaded."""
-    load_plugin(named.said)
-    if _NAMED[named.said].digest != named.digest:
+    load_plugin(named.text)
+    if _NAMED[named.text].digest != named.digest:
         raise SettingError(
-            f"plugin: {named.said} has changed since the run began. Restore it, or start a new run."
+            f"plugin: {named.text} has changed since the run began. Restore it, or start a new run."
         )
 
 
@@ -112,7 +112,7 @@ def named_plugins() -> tuple[Named, ...]:
 
 def plugin_words() -> str:
     """The command-line options that name the plugins again, with a leading space."""
-    return "".join(f" --plugin {quote(named.said)}" for named in _NAMED.values())
+    return "".join(f" --plugin {quote(named.text)}" for named in _NAMED.values())
 
 
 @cache

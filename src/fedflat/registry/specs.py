@@ -1,4 +1,4 @@
-"""The small language in which methods, data sets, models and schedules are said.
+"""The text language for methods, data sets, models and schedules.
 
     feddyn(alpha=0.01) + sam(rho=warmup(0.001, 0.15, 2000))
     cifar10(lda(0), clients=100)
@@ -97,7 +97,7 @@ _NAMES: dict[Any, str] = {}
 
 
 def register(kind: str, name: str | None = None) -> Callable[[F], F]:
-    """Make a class, or a function, sayable in text under ``name``, or under its own name.
+    """Register a class or function, so that texts can use it under ``name`` or its own name.
 
         @register("partition", "by_half")
         @dataclass(frozen=True, repr=False)
@@ -114,20 +114,20 @@ def register(kind: str, name: str | None = None) -> Callable[[F], F]:
         _refuse_unwritable(name)
 
     def keep(make: F) -> F:
-        said = make.__name__ if name is None else name
-        _refuse_unwritable(said)
+        registered_name = make.__name__ if name is None else name
+        _refuse_unwritable(registered_name)
         home = registering_module(make)
         if not is_ours(home):
             import_all()  # so that names are compared with all of ours
             load_installed()
-        before = _REGISTRY.get(said)
+        before = _REGISTRY.get(registered_name)
         if before and (before.kind != kind or _of_another(before.home, home)):
             where = before.home if before.plugin is None else before.plugin.name
             raise SpellingError(
-                f"{said!r} is the name of a {before.kind} already, in {where}. Choose another name."
+                f"{registered_name!r} is the name of a {before.kind} already, in {where}. Choose another name."
             )
-        _REGISTRY[said] = RegisteredName(said, kind, make, home)
-        _NAMES[make] = said
+        _REGISTRY[registered_name] = RegisteredName(registered_name, kind, make, home)
+        _NAMES[make] = registered_name
         return make
 
     return keep
@@ -152,8 +152,7 @@ def _kinds() -> str:
 
 
 def _of_another(before: str, now: str) -> bool:
-    """Whether a name would be taken from somebody else; a notebook may take it from anybody but
-    us."""
+    """Whether the name belongs to other code. A notebook may replace any name but fedflat's."""
     if before == now or (not is_ours(before) and {before, now} & set(MAINS)):
         return False
     old, new = plugin_of(before), plugin_of(now)
@@ -182,8 +181,8 @@ def names_in(text: str) -> Iterator[RegisteredName]:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return iter(())
-    said = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-    return (_REGISTRY[name] for name in said if name in _REGISTRY)
+    names = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return (_REGISTRY[name] for name in names if name in _REGISTRY)
 
 
 def known(name: str) -> RegisteredName | None:
@@ -193,7 +192,7 @@ def known(name: str) -> RegisteredName | None:
 
 
 def name_of(make: type) -> str:
-    """The name that things of this class are said by."""
+    """The name under which texts use this class."""
     return _NAMES.get(make, str(getattr(make, "key", make.__name__)))
 
 
@@ -249,7 +248,7 @@ class TextSpec(PlainFields):
 
 
 def parse(text: str, kind: str) -> Any:
-    """The ``kind``, one of `KINDS`, that ``text`` says."""
+    """Parse ``text`` as a value of this ``kind``, one of `KINDS`."""
     tree = _tree(text)
     try:
         return _read(tree, kind, text.strip())

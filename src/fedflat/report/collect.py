@@ -33,7 +33,7 @@ from fedflat.report.labels import RunLabels
 from fedflat.report.leaderboard import Kind, Leaderboard, boards_of, kind_of
 from fedflat.report.load import ReportRun, load_runs, or_sentence
 from fedflat.report.missing import missing
-from fedflat.report.series import curves, recorded_lists, recorded_numbers, score_curves
+from fedflat.report.series import curves, heat_maps, recorded_numbers, score_curves
 from fedflat.tasks.headline import common_target
 from fedflat.version import __version__
 
@@ -183,18 +183,20 @@ def _data_of(scenario: Scenario) -> str:
 
 def _going(results: Sequence[Result]) -> str:
     """What is not finished, or did not end well."""
-    said = []
+    sentences = []
     going = sum(result.status == "running" for result in results)
     if going and len(results) == 1:
-        said.append(
+        sentences.append(
             f"The run is not finished: it has done {_done(results[0])} of {results[0].rounds} rounds."
         )
     elif going:
-        said.append(f"{going} of {len(results)} runs {'is' if going == 1 else 'are'} not finished.")
+        sentences.append(
+            f"{going} of {len(results)} runs {'is' if going == 1 else 'are'} not finished."
+        )
     diverged = sum(result.diverged for result in results)
     if diverged:
-        said.append(f"{diverged} of {len(results)} runs diverged.")
-    return " ".join(said)
+        sentences.append(f"{diverged} of {len(results)} runs diverged.")
+    return " ".join(sentences)
 
 
 def _done(result: Result) -> int:
@@ -249,11 +251,17 @@ def _metrics(document: Document, runs: Sequence[ReportRun]) -> Document:
 
 
 def _recorded(runs: Sequence[ReportRun]) -> Document:
-    seeds = [recorded_numbers(run.recorded) for run in runs]
+    seeds = [recorded_numbers(run.recorded, _drawings(run)) for run in runs]
     names = list(
         dict.fromkeys(name for rows in seeds for row in rows for name in row if name != "round")
     )
     return curves(seeds, names) if names else {}
+
+
+def _drawings(run: ReportRun) -> dict[str, str]:
+    """Return the drawings that recorded metrics have chosen, by key."""
+    labels = run.facts.get("recorded", {})
+    return {key: str(one.get("drawing", "")) for key, one in labels.items()}
 
 
 def _run(run: ReportRun, place: int) -> Document:
@@ -273,7 +281,7 @@ def _run(run: ReportRun, place: int) -> Document:
         "machine": {str(k): str(v) for k, v in facts.get("machine", {}).items()},
         "settings": {
             k: _spelled(v)
-            for k, v in making.worth_saying(making.settings(exp)).items()
+            for k, v in making.not_default(making.settings(exp)).items()
             if k != "seed"
         },
         "command": making.command(exp, facts["how"]),
@@ -320,11 +328,11 @@ def _analyses(
 
 def _distinct(found: Sequence[Document], what: str) -> list[Document]:
     """What is of the clients' data once: methods with one seed share it."""
-    kept: dict[str, Document] = {}
+    distinct: dict[str, Document] = {}
     for one in found:
         key = json.dumps([one["section"], one["seed"], one[what]])
-        kept.setdefault(key, {**one, "label": f"seed {one['seed']}"})
-    return list(kept.values())
+        distinct.setdefault(key, {**one, "label": f"seed {one['seed']}"})
+    return list(distinct.values())
 
 
 def _heat_maps(
@@ -344,7 +352,7 @@ def _heat_maps(
             **values,
         }
         for run, place, section in zip(runs, places, sections, strict=True)
-        for key, values in recorded_lists(run.recorded).items()
+        for key, values in heat_maps(run.recorded, _drawings(run)).items()
     ]
 
 
@@ -381,15 +389,15 @@ def _groups(
 def _twice(runs: Sequence[ReportRun], results: Sequence[Result]) -> list[str]:
     """Runs with the same settings and seed, which would pass for two seeds."""
     seen: dict[tuple[Kind, int], Path] = {}
-    said = []
+    sentences = []
     for run, result in zip(runs, results, strict=True):
         key = (kind_of(result), result.seed)
         if key in seen:
-            said.append(
+            sentences.append(
                 f"{run.folder} repeats {seen[key]} (same settings, same seed). Both count as seeds."
             )
         seen.setdefault(key, run.folder)
-    return said
+    return sentences
 
 
 def _album(found: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:

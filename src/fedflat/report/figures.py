@@ -154,10 +154,10 @@ def _curves(document: Document) -> Iterator[Drawn]:
     over seeds, and from the least to the largest."""
     for place, board in enumerate(document["boards"]):
         judged, more = board["headline"], f"-{place + 1}" if place else ""
-        said = f"{judged['label']}, {judged['unit']}" if judged["unit"] else judged["label"]
+        score_label = f"{judged['label']}, {judged['unit']}" if judged["unit"] else judged["label"]
         for name, (label, factor) in {
             "loss": ("test loss", 1.0),
-            judged["name"]: (said, judged["factor"]),
+            judged["name"]: (score_label, judged["factor"]),
         }.items():
             there = [
                 (i, m)
@@ -181,7 +181,7 @@ def _curves(document: Document) -> Iterator[Drawn]:
 def _curve(
     methods: Sequence[tuple[int, Document]],
     measure: str,
-    said: str,
+    label: str,
     factor: float,
     along: str = "round",
     called: str = "round",
@@ -198,7 +198,7 @@ def _curve(
         axis.fill_between(
             x, band["low"], band["high"], color=_look(place)["color"], alpha=0.15, linewidth=0
         )
-    axis.set(xlabel=called, ylabel=_plain(said))
+    axis.set(xlabel=called, ylabel=_plain(label))
     _legend(figure)
     return figure
 

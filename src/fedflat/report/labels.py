@@ -22,16 +22,16 @@ class RunLabels:
         self._runs = list(zip(runs, labels, strict=True))
 
     def plane(self, number: int, result: dict[str, Any]) -> dict[str, Any]:
-        """A title for a plane kept with a run, and its models by their methods."""
+        """A title for a plane stored with a run, and its models by their methods."""
         marks = [mark["name"] for mark in result["marks"]]
-        said = result["models"] if len(result["models"]) == len(marks) else marks
-        named = [self._named(number, text, mark) for text, mark in zip(said, marks, strict=True)]
+        texts = result["models"] if len(result["models"]) == len(marks) else marks
+        named = [self._named(number, text, mark) for text, mark in zip(texts, marks, strict=True)]
         full = _full(named)
         marked = [{**mark, "name": name} for mark, name in zip(result["marks"], full, strict=True)]
         return {**result, "marks": marked, "title": _title(named)}
 
     def line(self, number: int, result: dict[str, Any]) -> dict[str, Any]:
-        """A title for a line kept with a run, and its two ends by their methods."""
+        """A title for a line stored with a run, and its two ends by their methods."""
         ends = [self._named(number, result[end], result[end]) for end in ("b", "a")]
         b, a = (
             _full(ends)
@@ -40,10 +40,10 @@ class RunLabels:
         )
         return {**result, "a": a, "b": b, "title": f"{b} to {a}"}
 
-    def _named(self, number: int, said: str, otherwise: str) -> Named:
-        if said.startswith("client "):
-            return self._runs[number][1], said
-        found = _MODEL.fullmatch(said)
+    def _named(self, number: int, text: str, otherwise: str) -> Named:
+        if text.startswith("client "):
+            return self._runs[number][1], text
+        found = _MODEL.fullmatch(text)
         run = self._run(found["folder"]) if found else None
         if found is None or run is None:
             return otherwise, ""

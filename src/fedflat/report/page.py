@@ -72,9 +72,9 @@ def write_report(
     except OSError as error:
         raise unwritable(out, error) from error
     write_file(out, document(collected).encode())
-    said = [*collected["problems"], *collected["missing"]]
+    sentences = [*collected["problems"], *collected["missing"]]
     if figures is not None:
         from fedflat.report.figures import draw_figures
 
-        said += draw_figures(collected, figures, formats)
-    return said
+        sentences += draw_figures(collected, figures, formats)
+    return sentences

@@ -37,7 +37,7 @@ class RankedRun:
 
     @classmethod
     def of(cls, method: str, results: Sequence[Result]) -> RankedRun:
-        """The standing of the runs of one method."""
+        """The rank of the runs of one method."""
         judged = results[0].headline if results else ACCURACY
         return cls(method, tuple(result.final() for result in results), judged)
 

@@ -12,16 +12,14 @@ from fedflat.experiments.results.scenario import TASK
 from fedflat.experiments.run_folder.plugins_needed import missing
 from fedflat.registry.specs import parse
 from fedflat.settings.groups import MACHINE, SETTINGS
-from fedflat.settings.setting import typed
+from fedflat.settings.setting import as_option
 
 _OF_A_RUN = [one for one in SETTINGS if one.name not in ("cohorts", "orders")]
-_UNSAID = {
-    one.name: one.goes_without_saying for one in (*_OF_A_RUN, *MACHINE) if one.name != "seed"
-}
+_OMITTED = {one.name: one.omitted_value for one in (*_OF_A_RUN, *MACHINE) if one.name != "seed"}
 
 
 def settings(experiment: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a run by the names of their options; what the run does not say is left out.
+    """The settings of a run by the names of their options; settings that the run does not have are left out.
 
     >>> settings({"rounds": 5, "local": {"lr": 0.1}, "seed": 1})
     {'rounds': 5, 'lr': 0.1, 'seed': 1}
@@ -38,20 +36,20 @@ def settings(experiment: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def worth_saying(found: dict[str, Any]) -> dict[str, Any]:
+def not_default(found: dict[str, Any]) -> dict[str, Any]:
     """Those settings that differ from what happens when they are not typed."""
-    said = {
+    found = {
         name: value
         for name, value in found.items()
-        if value is not None and value != _UNSAID.get(name)
+        if value is not None and value != _OMITTED.get(name)
     }
-    if "local_steps" in said:
-        said.pop("local_epochs", None)
-    return said
+    if "local_steps" in found:
+        found.pop("local_epochs", None)
+    return found
 
 
 def command(experiment: dict[str, Any], how: dict[str, Any]) -> str:
-    """The command that repeats a run; empty if only Python can say it.
+    """The command that repeats a run; empty if only Python can start the run.
 
     >>> command({"method": "fedavg()", "on": "digits()", "model": "mlp()", "rounds": 5, "loss": "cross_entropy"}, {})
     "fedflat run 'fedavg()' --on 'digits()' --model 'mlp()' --rounds 5"
@@ -59,13 +57,13 @@ def command(experiment: dict[str, Any], how: dict[str, Any]) -> str:
     if not all(isinstance(experiment.get(name), str) for name in ("method", "on", "model", "loss")):
         return ""
     words = ["fedflat", "run", quote(experiment["method"])]
-    said = worth_saying({**settings(experiment), **how})
+    found = not_default({**settings(experiment), **how})
     for name, brought in _brought(experiment["method"]).items():
-        if said.get(name) == brought:
-            del said[name]
-    task = said.pop("task", TASK)
-    words += [typed(name, value) for name, value in said.items()]
-    words += [typed("task", task)] if task != usual_task(experiment["on"]) else []
+        if found.get(name) == brought:
+            del found[name]
+    task = found.pop("task", TASK)
+    words += [as_option(name, value) for name, value in found.items()]
+    words += [as_option("task", task)] if task != usual_task(experiment["on"]) else []
     if replayed(experiment):
         words += ["--replay", "FILE"]
     for plugin in experiment.get("plugins", ()):
@@ -99,7 +97,7 @@ def usual_task(on: str) -> str:
 
 
 def replayed(experiment: dict[str, Any]) -> bool:
-    """Whether the run was told which clients or batches to take."""
+    """True if clients or batches were given in a file."""
     given = [
         experiment.get(part, {}).get(name)
         for part, name in (("sampler", "cohorts"), ("local", "orders"))
@@ -116,9 +114,11 @@ def stack(method: str) -> str:
 
 
 def unread(experiments: Iterable[dict[str, Any]]) -> list[str]:
-    """What cannot be told of methods, since the plugins that they are in are not loaded."""
+    """Return a sentence for each plugin that is needed to describe methods and is not loaded."""
     return list(
-        dict.fromkeys(said for exp in experiments for said in missing(exp.get("plugins", ())))
+        dict.fromkeys(
+            sentence for exp in experiments for sentence in missing(exp.get("plugins", ()))
+        )
     )
 
 

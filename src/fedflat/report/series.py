@@ -3,7 +3,8 @@ screen can show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedflat.analysis.shown_values import short, thinned
@@ -58,54 +59,82 @@ def _curve(made: Sequence[Row], name: str) -> dict[str, Any]:
     for row in made:
         rows.setdefault(row["round"], []).append(row)
     rounds = sorted(rows)
-    kept = [rounds[i] for i in thinned(len(rounds), POINTS)]
-    at = [_numbers([row[name] for row in rows[round]]) for round in kept]
+    shown = [rounds[i] for i in thinned(len(rounds), POINTS)]
+    at = [_numbers([row[name] for row in rows[round]]) for round in shown]
     curve: dict[str, Any] = {
-        "round": kept,
+        "round": shown,
         "evaluations": len(rounds),
         "mean": [_mean(list(values)) for values in at],
         "low": [short(min(values)) if values else None for values in at],
         "high": [short(max(values)) if values else None for values in at],
     }
     for spent, of in _SPENT.items():
-        values = [_mean([of(row) for row in rows[round]]) for round in kept]
+        values = [_mean([of(row) for row in rows[round]]) for round in shown]
         if any(value is not None for value in values):
             curve[spent] = values
     return curve
 
 
-def recorded_numbers(rows: Sequence[Row]) -> list[Row]:
-    """The recorded metrics, one number for each round and key: the mean over clients, None if it is
-    not finite."""
+def recorded_numbers(rows: Sequence[Row], drawings: Mapping[str, str]) -> list[Row]:
+    """Return the recorded metrics that are drawn as lines, one number for each round and key.
+
+    It is the mean over clients or entries. Numbers that are not finite are None.
+    """
     flat = []
     for row in rows:
-        plain = {
-            name: value for name, value in row.items() if value is None or short(value) is not None
-        }
-        for name, value in row.items():
-            if isinstance(value, dict) and (numbers := _numbers(list(value.values()))):
-                plain[name] = sum(numbers) / len(numbers)
+        plain: Row = {}
+        for key, value in row.items():
+            if _is_heat_map(key, value, drawings):
+                continue
+            if isinstance(value, dict | list):
+                if numbers := _numbers(list(value.values() if isinstance(value, dict) else value)):
+                    plain[key] = sum(numbers) / len(numbers)
+            elif value is None or short(value) is not None:
+                plain[key] = value
         flat.append(plain)
     return flat
 
 
-def recorded_lists(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
-    """The recorded metrics that are lists, by key: for each entry of the list its values over the
-    rounds."""
+def heat_maps(rows: Sequence[Row], drawings: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return the recorded metrics that are drawn as heat maps, by key: values by entry and round.
+
+    `drawings` are the drawings that the metrics have chosen; others go by the type of the values.
+    """
     found: dict[str, list[Row]] = {}
     for row in rows:
         for key, value in row.items():
-            if isinstance(value, list) and value:
+            if value and _is_heat_map(key, value, drawings):
                 found.setdefault(key, []).append(row)
     return {key: _heat_map(key, seen) for key, seen in found.items()}
 
 
+def _is_heat_map(key: str, value: object, drawings: Mapping[str, str]) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    return (drawings.get(key) or _DRAWN_AS[type(value)]) == "heat map"
+
+
+_DRAWN_AS = {dict: "line", list: "heat map"}
+
+
 def _heat_map(key: str, seen: Sequence[Row]) -> dict[str, Any]:
-    kept = [seen[i] for i in _spaced([row["round"] for row in seen], COLUMNS)]
-    entries = max(len(row[key]) for row in kept)
-    columns = [row[key] + [None] * (entries - len(row[key])) for row in kept]
-    values = [[short(column[c], 3) for column in columns] for c in range(entries)]
-    return {"round": [row["round"] for row in kept], "values": values, "evaluations": len(seen)}
+    places = _spaced([row["round"] for row in seen], COLUMNS)
+    columns = [_by_entry(seen[i][key]) for i in places]
+    entries = sorted({entry for column in columns for entry in column}, key=_number_first)
+    return {
+        "round": [seen[i]["round"] for i in places],
+        "rows": entries,
+        "values": [[short(column.get(entry), 3) for column in columns] for entry in entries],
+        "evaluations": len(seen),
+    }
+
+
+def _by_entry(values: dict[str, Any] | list[Any]) -> dict[str, Any]:
+    return values if isinstance(values, dict) else {str(i): one for i, one in enumerate(values)}
+
+
+def _number_first(entry: str) -> tuple[int, str]:
+    return (int(entry), "") if entry.isdecimal() else (sys.maxsize, entry)
 
 
 def _spaced(rounds: Sequence[int], limit: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Every setting of a run: those that decide its numbers, and those that say how it is executed.
+"""Every setting of a run: those that decide its numbers, and those of its execution.
 
 Python's signatures, the options of the command line, the format of run.json and the commands that
 are printed are made from these fields. `Experiment`, `Sampler`, `LocalTraining`, `Evaluate` and
@@ -55,7 +55,7 @@ class RunSettings(PlainFields):
             purpose=DATA,
             metavar="DATA",
             text=True,
-            typed="digits(lda(0))",
+            cli_default="digits(lda(0))",
         )
     )
     model: ModelLike = field(
@@ -64,10 +64,10 @@ class RunSettings(PlainFields):
             purpose=DATA,
             metavar="MODEL",
             text=True,
-            unsaid="chosen by the data set",
+            default_text="chosen by the data set",
         )
     )
-    rounds: int = field(metadata=about("number of rounds", purpose=SERVER, low=1, typed=500))
+    rounds: int = field(metadata=about("number of rounds", purpose=SERVER, low=1, cli_default=500))
     topology: Topology = setting(
         None,
         'star, "chains(groups=20)", "clusters(4, shared=\'features\')" or hierarchy(4)',
@@ -75,7 +75,7 @@ class RunSettings(PlainFields):
         metavar="TOPOLOGY",
         registered="topology",
         otherwise="star()",
-        unsaid="that of the method, otherwise star",
+        default_text="that of the method, otherwise star",
     )
     init: Initializer = setting(
         "fresh()",
@@ -90,7 +90,7 @@ class RunSettings(PlainFields):
         purpose=DATA,
         metavar="TASK",
         registered="task",
-        unsaid="that of the data set",
+        default_text="that of the data set",
     )
     server_data: DataSpec | None = setting(
         None,
@@ -123,7 +123,7 @@ class RunSettings(PlainFields):
         purpose=SERVER,
         metavar="KIND",
         allowed=("sized", "uniform"),
-        unsaid="that of the method, otherwise sized",
+        default_text="that of the method, otherwise sized",
     )
     dtype: str = setting(
         "float32",
@@ -161,7 +161,7 @@ class RunSettings(PlainFields):
         purpose=SERVER,
         low=1,
         later=True,
-        unsaid="a client that fails ends the run",
+        default_text="a client that fails ends the run",
     )
 
     def __post_init__(self) -> None:
@@ -177,7 +177,7 @@ class SamplerSettings(PlainFields):
         "number of clients per round, or its expectation",
         purpose=SERVER,
         option="clients_per_round",
-        says="clients a round",
+        label="clients a round",
         low=1,
     )
     kind: str | None = setting(
@@ -188,7 +188,7 @@ class SamplerSettings(PlainFields):
         metavar="KIND",
         allowed=("uniform", "bernoulli", "by_size"),
         otherwise="uniform",
-        unsaid="that of the method, otherwise uniform",
+        default_text="that of the method, otherwise uniform",
     )
     seeding: str = setting(
         "run",
@@ -236,7 +236,7 @@ class LocalSettings(PlainFields):
         metavar="S",
         low=1,
         later=True,
-        unsaid="no limit",
+        default_text="no limit",
     )
     batch_size: int = setting(64, "examples per step", purpose=LOCAL, metavar="B", low=1)
     lr: Scalar = setting(
@@ -253,7 +253,7 @@ class LocalSettings(PlainFields):
         "largest norm of a local gradient, before weight decay",
         purpose=LOCAL,
         metavar="NORM",
-        unsaid="no limit",
+        default_text="no limit",
     )
     virtual: int | None = setting(
         None,
@@ -283,7 +283,7 @@ class EvaluateSettings(PlainFields):
         purpose=EVALUATION,
         option="eval_every",
         low=1,
-        unsaid="about 100 evaluations in the run",
+        default_text="about 100 evaluations in the run",
     )
     last: int = setting(
         100,
@@ -291,7 +291,7 @@ class EvaluateSettings(PlainFields):
         purpose=EVALUATION,
         option="eval_last",
         low=1,
-        unsaid="a tenth of the rounds, at most 100",
+        default_text="a tenth of the rounds, at most 100",
     )
 
     def __post_init__(self) -> None:
@@ -332,18 +332,18 @@ class ExecutionSettings(PlainFields):
         purpose=EXECUTION,
         low=1,
         high=MOST_PROCESSES,
-        unsaid="chosen by the size of the model, 1 in a worker",
+        default_text="chosen by the size of the model, 1 in a worker",
     )
     device: str = setting("cpu", "device: cpu, cuda or mps", purpose=EXECUTION, metavar="DEVICE")
     state_memory: int | None = setting(
         None,
-        "client state is kept in RAM up to this size, such as 1GB, then on disk",
+        "client state is stored in RAM up to this size, such as 1GB, then on disk",
         purpose=EXECUTION,
         metavar="SIZE",
         low=0,
         high=MOST_BYTES,
         unit="bytes",
-        unsaid="a quarter of RAM",
+        default_text="a quarter of RAM",
     )
     record: str | None = setting(
         None,

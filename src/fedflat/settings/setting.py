@@ -26,17 +26,17 @@ class About:
     option: str = ""
     """Its name in Python and on the command line, if it differs from the field's."""
     metavar: str = "N"
-    says: str = ""
+    label: str = ""
     """Its name in error messages, if it differs from the field's."""
     low: float | None = None
     high: float = float("inf")
     allowed: tuple[str, ...] = ()
-    unsaid: str = ""
+    default_text: str = ""
     """What happens by default, where that depends on other settings; the default in Python is then
     None."""
     otherwise: str | None = None
     """Its default, unless the method has one."""
-    typed: Any = None
+    cli_default: Any = None
     """Its default on the command line; in Python it is required."""
     text: bool = False
     """Whether Python accepts a text for the value; numbers that can be schedules always do."""
@@ -83,9 +83,9 @@ class Setting:
         return self.about.text or bool(self.about.registered) or self.kind in _PLAIN
 
     @property
-    def unsaid(self) -> Any:
+    def python_default(self) -> Any:
         """Its default in Python."""
-        return None if self.about.unsaid else self.default
+        return None if self.about.default_text else self.default
 
     @property
     def annotation(self) -> str:
@@ -93,10 +93,10 @@ class Setting:
         texts = (
             " | str" if self.about.text or self.about.registered or self.kind == "Scalar" else ""
         )
-        return self.kind + texts + (" | None" if self.unsaid is None else "")
+        return self.kind + texts + (" | None" if self.python_default is None else "")
 
     @property
-    def goes_without_saying(self) -> Any:
+    def omitted_value(self) -> Any:
         """The value that a printed command leaves out: a default that is a word, zero or off."""
         if self.about.otherwise is not None:
             return self.about.otherwise
@@ -109,9 +109,9 @@ class Setting:
         help = self.about.help
         if most and not all(f"`{word}`" in help for word in self.about.allowed):
             help = f"{', '.join(most)} or {last}: {help}"
-        if self.about.unsaid:
-            return f"{help} (default: {self.about.unsaid})"
-        default = self.default if self.about.typed is None else self.about.typed
+        if self.about.default_text:
+            return f"{help} (default: {self.about.default_text})"
+        default = self.default if self.about.cli_default is None else self.about.cli_default
         if default is None or default is MISSING or default is False:
             return help
         return f"{help} (default {f'{default:g}' if isinstance(default, float) else default})"
@@ -122,10 +122,10 @@ class Setting:
         return "--" + self.name.replace("_", "-")
 
 
-def typed(name: str, value: Any) -> str:
+def as_option(name: str, value: Any) -> str:
     """A setting as an option and its value.
 
-    >>> typed("local_epochs", 5), typed("drop_last", True), typed("on", "digits(lda(0))")
+    >>> as_option("local_epochs", 5), as_option("drop_last", True), as_option("on", "digits(lda(0))")
     ('--local-epochs 5', '--drop-last', "--on 'digits(lda(0))'")
     """
     option = "--" + name.replace("_", "-")
@@ -135,25 +135,25 @@ def typed(name: str, value: Any) -> str:
 def settings_of(group: type, *path: str) -> tuple[Setting, ...]:
     """The settings in a group, which are under ``path`` in run.json."""
     return tuple(
-        Setting(said.option or one.name, (*path, one.name), str(one.type), one.default, said)
+        Setting(about.option or one.name, (*path, one.name), str(one.type), one.default, about)
         for one in fields(group)
-        if (said := one.metadata.get(_ABOUT)) is not None
+        if (about := one.metadata.get(_ABOUT)) is not None
     )
 
 
 def check(owner: str, group: Any) -> None:
     """Refuse values outside their range; ``owner`` is the first word of the message."""
     for one in settings_of(type(group)):
-        name, value, said = one.path[-1], getattr(group, one.path[-1]), one.about
+        name, value, about = one.path[-1], getattr(group, one.path[-1]), one.about
         if value is None and one.type.endswith(" | None"):
             continue
-        words = said.says or name.replace("_", " ")
-        low = float("-inf") if said.low is None else said.low
+        words = about.label or name.replace("_", " ")
+        low = float("-inf") if about.low is None else about.low
         if one.kind == "int":
-            number(owner, words, value, low=low, high=said.high, whole=True)
-        elif one.kind == "Scalar" and said.low is not None:
-            scalar(owner, words, value, low=low, high=said.high)
+            number(owner, words, value, low=low, high=about.high, whole=True)
+        elif one.kind == "Scalar" and about.low is not None:
+            scalar(owner, words, value, low=low, high=about.high)
         elif one.kind == "bool":
             flag(owner, words, value)
-        elif said.allowed and (isinstance(value, str) or not said.text):
-            choice(owner, name, value, said.allowed)
+        elif about.allowed and (isinstance(value, str) or not about.text):
+            choice(owner, name, value, about.allowed)

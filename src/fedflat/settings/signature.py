@@ -1,6 +1,6 @@
-"""Settings as keyword arguments, in signatures and, as ``said.pyi``, for type checkers.
+"""Settings as keyword arguments, in signatures and, as ``arguments.pyi``, for type checkers.
 
-python -m fedflat.settings.signature       # rewrites said.pyi after a setting was added or changed
+python -m fedflat.settings.signature       # rewrites arguments.pyi after a setting was added or changed
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.settings.setting import Setting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-STUB = Path(__file__).with_name("said.pyi")
+STUB = Path(__file__).with_name("arguments.pyi")
 EXPLICIT = ("on", "rounds", "seed")
 """Written in the signatures themselves, since they are required in some functions and absent in
 others."""
@@ -50,7 +50,7 @@ def signed(*settings: Setting) -> Callable[[Function], Function]:
             inspect.Parameter(
                 one.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=one.unsaid,
+                default=one.python_default,
                 annotation=one.annotation,
             )
             for one in more
@@ -79,7 +79,7 @@ def refuse_unknown(function: Callable[..., Any], settings: Mapping[str, Any]) ->
 
 
 def stub() -> str:
-    """The text of ``said.pyi``."""
+    """The text of ``arguments.pyi``."""
     what = _typed_dict("Settings", "The settings that decide the numbers of a run.", SETTINGS)
     machine = _typed_dict("Machine", "The settings of execution.", MACHINE)
     both = ["class RunSettings(Settings, Machine, total=False):", '    """Both."""']

@@ -28,7 +28,7 @@ BLOCK = 16
 
 @dataclass(frozen=True, repr=False)
 class Availability(TextSpec, ABC):
-    """Base class: tells for every client and every time whether it is available."""
+    """Base class: when each client is available."""
 
     by: str = field(default=SECONDS, kw_only=True)
 

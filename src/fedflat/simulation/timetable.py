@@ -155,7 +155,7 @@ def _failure(
             request_at,
             visit,
             AWAY,
-            f"when it was asked, {_seconds(request_at - start)} after the exchange began",
+            f"when it was requested, {_seconds(request_at - start)} after the exchange began",
         )
     if until is not None and until < min(sent, deadline):
         return Completion(

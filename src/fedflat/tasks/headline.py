@@ -23,7 +23,7 @@ RESERVED = frozenset(
 class Headline:
     """A score called ``name`` in evaluation rows, displayed as ``value * factor`` with ``unit``.
 
-    >>> ACCURACY.said(0.8123, 0.01), Headline("rmse", higher_is_better=False).said(0.51236)
+    >>> ACCURACY.format(0.8123, 0.01), Headline("rmse", higher_is_better=False).format(0.51236)
     ('81.23 ± 1.00', '0.5124')
     """
 
@@ -88,16 +88,16 @@ class Headline:
         """
         return f"{words} {self.unit}".rstrip()
 
-    def said(self, value: float, spread: float = math.nan) -> str:
+    def format(self, value: float, spread: float = math.nan) -> str:
         """A value for display without its unit, with its spread if given; ``-`` for NaN.
 
-        >>> ACCURACY.said(math.nan), Headline("rmse").said(1234.5, 6.7), Headline("rmse").said(2e-9)
+        >>> ACCURACY.format(math.nan), Headline("rmse").format(1234.5, 6.7), Headline("rmse").format(2e-9)
         ('-', '1234 ± 7', '2.000e-09')
         """
         return self.seen(value * self.factor, spread * self.factor)
 
     def seen(self, value: float, spread: float = math.nan) -> str:
-        """Like `said`, for a value in display units.
+        """Like `format`, for a value in display units.
 
         Two decimals in per cent, otherwise four digits.
         """
@@ -116,7 +116,7 @@ class Headline:
         >>> ACCURACY.with_unit(0.8123)
         '81.23 %'
         """
-        return self.head(self.said(value, spread))
+        return self.head(self.format(value, spread))
 
     def goal(self, target: float) -> str:
         """A target value for display.

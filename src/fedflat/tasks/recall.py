@@ -30,8 +30,8 @@ class Retrieved:
 
     def recall(self, count: int, *, all_queries: bool) -> float:
         """The share of queries with a right image among the ``count`` nearest; NaN without any."""
-        asked = len(self.possible) if all_queries else int(self.possible.sum())
-        return int(self.right[:, :count].any(1).sum()) / asked if asked else math.nan
+        queries = len(self.possible) if all_queries else int(self.possible.sum())
+        return int(self.right[:, :count].any(1).sum()) / queries if queries else math.nan
 
 
 def retrieve(
@@ -54,8 +54,8 @@ def retrieve(
     own = order == rows.unsqueeze(1)
     if itself and len(gallery):
         # Move the query itself to the end, or drop the last one where it is not among the nearest.
-        kept = own.long().sort(dim=1, stable=True).indices[:, : order.shape[1] - 1]
-        order = order.gather(1, kept)
+        own_last = own.long().sort(dim=1, stable=True).indices[:, : order.shape[1] - 1]
+        order = order.gather(1, own_last)
     radius = gallery_places.radius(within)
     where, found = query_places.where, gallery_places.where[order]
     right = torch.linalg.vector_norm(where.unsqueeze(1) - found, dim=2) <= radius

@@ -176,8 +176,8 @@ class Retrieval(Task):
     def _mine(self, supply: Supply, steps: list[Tensor]) -> Iterator[Batch]:
         places, queries = Places.of(supply.data.targets), torch.cat(steps)
         database = places.database.cpu()
-        drawn = torch.randperm(len(database), generator=supply.rng)[: self.pool]
-        pool = database[drawn].sort().values
+        sampled = torch.randperm(len(database), generator=supply.rng)[: self.pool]
+        pool = database[sampled].sort().values
         near = places.database_within(queries, self.within)
         positives = torch.from_numpy(np.concatenate([np.empty(0, dtype=np.int64), *near]))
         used = torch.cat([queries, pool, positives]).unique()

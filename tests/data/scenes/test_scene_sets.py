@@ -293,7 +293,7 @@ def test_a_set_that_is_there(root: Path) -> None:
     assert cityscapes().folder() == folder
 
 
-def test_what_is_wrong_with_a_file_is_said_when_its_batch_is_cut(root: Path) -> None:
+def test_what_is_wrong_with_a_file_is_reported_when_its_batch_is_cut(root: Path) -> None:
     folder = streets.cityscapes(root, {"ulm": 4}, {"lindau": 1})
     fed = cityscapes(clients=1, **SMALL).open(0)
     path = folder / "gtFine" / "train" / "ulm" / "ulm_000000_000002_gtFine_labelIds.png"

@@ -271,7 +271,7 @@ def stats(film: Film) -> np.ndarray:
     return film.images.reshape(len(film.images), 3, -1).mean(2)
 
 
-def test_kinds_of_weather_can_be_told_apart_by_colour() -> None:
+def test_kinds_of_weather_can_be_distinguished_by_colour() -> None:
     """The nearest mean colour names the weather of a picture far more often than one in seven."""
     films = {
         weather: [stats(Journey(0, k, k % 8, weather).film(2)) for k in range(6)]
@@ -286,7 +286,7 @@ def test_kinds_of_weather_can_be_told_apart_by_colour() -> None:
     assert np.mean(right) > 0.6
 
 
-def test_towns_can_be_told_apart_by_their_walls() -> None:
+def test_towns_can_be_distinguished_by_their_walls() -> None:
     """Mean colours of houses under one light: for each two towns, further apart than pictures of
     one town."""
     walls = []

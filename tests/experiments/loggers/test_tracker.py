@@ -82,7 +82,7 @@ def follow(
         train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(stop))
 
 
-def test_what_is_heard(tmp_path: Path, callback: Listener) -> None:
+def test_what_callbacks_receive(tmp_path: Path, callback: Listener) -> None:
     follow(tmp_path / "run", callback)
     first, *between, last = callback.heard
     assert first == ("begin", "fedgloss(rho_s=0.05, rho_l=0.05)", 0)
@@ -91,7 +91,7 @@ def test_what_is_heard(tmp_path: Path, callback: Listener) -> None:
     assert len(between) == 6
 
 
-def test_what_is_watched_is_heard_too(tmp_path: Path, callback: Listener) -> None:
+def test_recorded_values_reach_callbacks(tmp_path: Path, callback: Listener) -> None:
     exp = experiment()
     with closing(
         LoggedRunFolder(DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}), [callback])

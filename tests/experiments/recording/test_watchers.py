@@ -149,7 +149,7 @@ def test_the_stale_perturbation() -> None:
     assert record(experiment(), "delta_eps").recorded == []
 
 
-def test_costs_are_said() -> None:
+def test_costs_are_reported() -> None:
     said = Recorder.of(prepare(experiment()), "drift,classes,client_lambda").costs()
     assert said[0] == "recording drift: one norm at the end of each local epoch"
     assert said[1] == "recording classes: one more pass over the test set every evaluation"

@@ -34,7 +34,7 @@ from fedflat.experiments.train import train
 from fedflat.registry.specs import register, registered
 from fedflat.server.piece import StepResult
 from plugins.forgetting import forget
-from test_every_method import EVERY, said
+from test_every_method import EVERY, method_of
 from test_every_method import experiment as every
 
 EVERYTHING = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10, delta_eps=True) + wima(window=3)"
@@ -87,7 +87,7 @@ def test_no_number_of_the_run_changes(exp: Experiment, executor: Executor) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("text", EVERY)
 def test_no_number_of_any_method_changes(text: str) -> None:
-    exp = every(said(text))
+    exp = every(method_of(text))
     names = f"drift,alignment,norms,features{',classes' if exp.task.classifies else ''}"
     for executor in (InProcess(threads=1), Stacked()):
         if isinstance(executor, Stacked) and executor.refusal(prepare(exp).job):
@@ -150,7 +150,7 @@ def test_going_on_is_going_on(tmp_path: Path) -> None:
     assert timeless(rows(tmp_path / "whole")) == timeless(rows(tmp_path / "cut"))
 
 
-def test_alignment_does_not_reach_over_rounds_nobody_watched(tmp_path: Path) -> None:
+def test_alignment_does_not_reach_over_rounds_without_recording(tmp_path: Path) -> None:
     exp = experiment()
     for stop, what in ((1, "alignment"), (2, None), (None, "alignment")):
         folder = tmp_path / "run"

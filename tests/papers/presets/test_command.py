@@ -32,7 +32,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write_idx_set(tmp_path / "files" / "fashion-mnist", 500, 100)
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def output_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert main(words) == 0
     return capsys.readouterr().out
 
@@ -55,7 +55,7 @@ def saved(folder: str = "out") -> dict[str, Any]:
 
 def test_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     """A page of groups, in which every run is counted; the word of a group lists its runs."""
-    page = said(capsys, "list", "presets")
+    page = output_of(capsys, "list", "presets")
     assert len(page.splitlines()) < 200
     groups = {
         name: int(count)
@@ -70,7 +70,7 @@ def test_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_paper(capsys: pytest.CaptureFixture[str]) -> None:
     """Its groups, where its sources disagree, and what is left out."""
-    page = said(capsys, "list", "presets", "eccv22")
+    page = output_of(capsys, "list", "presets", "eccv22")
     assert page.startswith("eccv22: FedSAM, FedASAM and server-side SWA on CIFAR.\n")
     assert "fedgloss/" not in page
     assert "Where the sources disagree: SWA starts after 75 %" in page
@@ -78,7 +78,7 @@ def test_a_paper(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_list(capsys: pytest.CaptureFixture[str]) -> None:
-    listing = said(capsys, "list", "presets", "fedgloss/")
+    listing = output_of(capsys, "list", "presets", "fedgloss/")
     for preset in (preset for preset in every() if preset.name.startswith("fedgloss/")):
         assert re.search(
             rf"^[* ] {re.escape(preset.name)} +{re.escape(preset.figure)} ", listing, re.MULTILINE
@@ -92,7 +92,7 @@ def test_a_list(capsys: pytest.CaptureFixture[str]) -> None:
              "fedfsa/fmnist-pat5-fedspeed", "man/cifar100-delta0.3-feddc-man", "wima/cifar10-alpha0-b20-classifier"],
 )  # fmt: skip
 def test_the_command_in_full_says_the_same(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    told = said(capsys, "list", "presets", name)
+    told = output_of(capsys, "list", "presets", name)
     command = re.search(r"is the same as\n(fedflat run .*?)\n\n", told, re.DOTALL)[1]
     words = shlex.split(command.replace("\\\n", " "))
     assert main([*words[1:], "--on", "digits(lda(0), clients=20, split=0.7)", "--model", "mlp([8])", "--rounds", "1",
@@ -121,11 +121,11 @@ def test_feddyn_is_not_clipped_and_says_so(capsys: pytest.CaptureFixture[str]) -
         "FedDyn's own code clips at a norm of 10: --clip 10" in preset.note
         for preset in rows_of_feddyn
     )
-    assert "--clip 10." in said(capsys, "list", "presets", "eccv22/cifar10-alpha0-feddyn")
+    assert "--clip 10." in output_of(capsys, "list", "presets", "eccv22/cifar10-alpha0-feddyn")
 
 
 def test_some_of_them(capsys: pytest.CaptureFixture[str]) -> None:
-    listing = said(capsys, "list", "presets", "cifar100-cnn-alpha0-")
+    listing = output_of(capsys, "list", "presets", "cifar100-cnn-alpha0-")
     names = re.findall(r"^[* ] (\S+/\S+)", listing, re.MULTILINE)
     chosen = [preset for preset in every() if "cifar100-cnn-alpha0-" in preset.name]
     groups = dict.fromkeys(preset.on for preset in chosen)
@@ -139,20 +139,20 @@ def test_some_of_them(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_one_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     """Though others have its name in theirs."""
-    told = said(capsys, "list", "presets", "fedgloss/cifar10-cnn-alpha0-naive-fedgloss")
+    told = output_of(capsys, "list", "presets", "fedgloss/cifar10-cnn-alpha0-naive-fedgloss")
     assert told.splitlines()[0] == "fedgloss/cifar10-cnn-alpha0-naive-fedgloss"
     assert (
         "The paper reports 83.9 ± 0.2 after 10,000 rounds (Table 6).\n77.6 ± 0.3 after half of the rounds."
         in told
     )
     assert re.search(r"seeds +0, 42, 200299\n", told)
-    told = said(capsys, "list", "presets", "fedgloss/cifar10-cnn-alpha0-repo")
+    told = output_of(capsys, "list", "presets", "fedgloss/cifar10-cnn-alpha0-repo")
     assert told.startswith(
         "fedgloss/cifar10-cnn-alpha0-fedgloss-repo, or fedgloss/cifar10-cnn-alpha0-repo\n"
     )
-    told = said(capsys, "list", "presets", "fedgloss/cifar100-cnn-alpha0-feddyn-sam")
+    told = output_of(capsys, "list", "presets", "fedgloss/cifar100-cnn-alpha0-feddyn-sam")
     assert "no convergence after 20,000 rounds" in told
-    assert "best personal accuracy after 250 rounds" in said(
+    assert "best personal accuracy after 250 rounds" in output_of(
         capsys, "list", "presets", "fedfsa/fmnist-pat5-fedcr"
     )
 

@@ -26,7 +26,9 @@ def test_every_paper_has_some() -> None:
 def test_a_preset_counts_the_last_rounds_as_its_paper_does() -> None:
     """A shorter run at most its last tenth, unless it is said."""
     for preset in every():
-        last = 10 if preset.unsaid else 1 if preset.name.startswith(("man/", "fedfsa/")) else 100
+        last = (
+            10 if preset.not_printed else 1 if preset.name.startswith(("man/", "fedfsa/")) else 100
+        )
         assert preset.experiment().evaluate.last == last
     preset = find("fedgloss/cifar10-cnn-alpha0")
     assert preset.experiment(rounds=30).evaluate.last == 3
@@ -83,8 +85,8 @@ def test_every_one_is_an_experiment(paper: str) -> None:
 def test_what_is_reported_is_a_percentage() -> None:
     for preset in every():
         assert preset.reported is None or 1 <= preset.reported <= 100
-        assert preset.table.startswith("Table ") != preset.unsaid
-        assert not preset.unsaid or (preset.reported, preset.figure) == (None, "-")
+        assert preset.table.startswith("Table ") != preset.not_printed
+        assert not preset.not_printed or (preset.reported, preset.figure) == (None, "-")
 
 
 def test_every_column_has_one_main_run() -> None:

@@ -41,7 +41,7 @@ RMSE = Headline("rmse", higher_is_better=False)
 ARGUMENTS = {"on": "digits(lda(0))", "model": "mlp()", "rounds": 100, "method": "fedavg()"}
 
 
-def stands(name: str, reported: float, *values: float, judged: Headline = RMSE) -> CellStatus:
+def status(name: str, reported: float, *values: float, judged: Headline = RMSE) -> CellStatus:
     cell = TableCell(
         name=f"paper/{name}", arguments=ARGUMENTS, reported=reported, measure=judged.name
     )
@@ -53,7 +53,7 @@ def stands(name: str, reported: float, *values: float, judged: Headline = RMSE) 
 
 
 def test_a_run_is_read_by_its_headline() -> None:
-    entry = stands("a", 0.5).entry
+    entry = status("a", 0.5).entry
     row = {
         "round": 5,
         "models": {"server": {"rmse": 0.25, "accuracy": 0.9}, "swa": {}},
@@ -82,22 +82,22 @@ def test_a_run_is_read_by_its_headline() -> None:
 )
 def test_a_hundredth_of_the_number_where_no_spread_is_printed(value: float, word: str) -> None:
     """0.512 ± 0.00512, ours rounded to three places; a whole point would be twice the number."""
-    said = verdict(stands("a", 0.512, value), [])
+    said = verdict(status("a", 0.512, value), [])
     assert said.word == word
     assert said.why == (
-        "±1 % taken, none is printed" if word == WITHIN else f"by {round(value - 0.512, 3):+.3f}"
+        "±1 % assumed, none is printed" if word == WITHIN else f"by {round(value - 0.512, 3):+.3f}"
     )
 
 
 def test_the_order_of_the_paper_is_judged_as_it_is_printed() -> None:
-    low, high = stands("low", 0.2, 0.25), stands("high", 0.4, 0.45)
+    low, high = status("low", 0.2, 0.25), status("high", 0.4, 0.45)
     assert order(low, [high]) == order(high, [low]) == ORDER
-    assert order(stands("low", 0.2, 0.5), [high]) == ANOTHER
-    assert order(low, [stands("high", 40.0, 45.0, judged=ACCURACY)]) == NOBODY  # not the same score
+    assert order(status("low", 0.2, 0.5), [high]) == ANOTHER
+    assert order(low, [status("high", 40.0, 45.0, judged=ACCURACY)]) == NOBODY  # not the same score
 
 
 def test_digits_of_small_numbers() -> None:
-    assert decimals(stands("a", 1e-5).entry.cell) == 5
+    assert decimals(status("a", 1e-5).entry.cell) == 5
 
 
 def plan(tmp_path: Path, *standings: CellStatus) -> tuple[TablePlan, list[TableLine]]:
@@ -116,18 +116,18 @@ def plan(tmp_path: Path, *standings: CellStatus) -> tuple[TablePlan, list[TableL
 
 
 def test_the_files_of_a_table_without_a_unit(tmp_path: Path) -> None:
-    made = plan(tmp_path, stands("a", 0.512, 0.5163, 0.5165))
+    made = plan(tmp_path, status("a", 0.512, 0.5163, 0.5165))
     text = markdown(*made)
     assert "| cell | method | paper | ours | difference |" in text
     assert "| 0.512 | 0.5164 ± 0.0001 | +0.004 |" in text
-    assert "±1 % of the number is taken" in text
+    assert "±1 % of the number is assumed" in text
     (row,) = csv.DictReader(line for line in io.StringIO(as_csv(*made)) if not line.startswith("#"))
     assert (row["headline"], row["ours"]) == ("rmse", "0.5164")
     assert json.loads(as_json(*made))["cells"][0]["headline"] == "rmse"
 
 
 def test_the_files_of_a_table_of_two_scores(tmp_path: Path) -> None:
-    made = plan(tmp_path, stands("a", 0.512, 0.512), stands("b", 90.0, 90.0, judged=ACCURACY))
+    made = plan(tmp_path, status("a", 0.512, 0.512), status("b", 90.0, 90.0, judged=ACCURACY))
     rows = [line.split(" | ") for line in markdown(*made).splitlines() if line.startswith("|")]
     assert rows[0][2:5] == ["score", "paper", "ours"]
     assert [row[2:5] for row in rows[2:]] == [
@@ -141,7 +141,7 @@ def test_the_files_of_a_table_of_two_scores(tmp_path: Path) -> None:
 
 
 def test_accuracies_are_written_as_they_were(tmp_path: Path) -> None:
-    made = plan(tmp_path, stands("b", 90.0, 90.0, judged=ACCURACY))
+    made = plan(tmp_path, status("b", 90.0, 90.0, judged=ACCURACY))
     assert "| paper % | ours % |" in markdown(*made)
     assert "headline" not in as_csv(*made)
     assert "headline" not in as_json(*made)

@@ -117,7 +117,9 @@ def test_the_stop() -> None:
 
 def test_commands_are_noted_once_with_what_ran_them(tmp_path: Path) -> None:
     plan = (
-        planned(tmp_path, PLAIN).said("fedflat reproduce ...").said("fedflat reproduce --resume x")
+        planned(tmp_path, PLAIN)
+        .with_command("fedflat reproduce ...")
+        .with_command("fedflat reproduce --resume x")
     )
     assert [made["command"] for made in plan.commands] == [
         "fedflat reproduce ...",

@@ -105,7 +105,7 @@ def test_two_runs_give_three_cells(whole: Path) -> None:
 def test_the_files_say_how_they_were_made(whole: Path) -> None:
     text = (whole / "table.md").read_text()
     assert "| plain | `fedavg()` | 50.0 ± 0.5 |" in text
-    assert "±1 point is taken" in text  # for wima
+    assert "±1 point is assumed" in text  # for wima
     assert "fedflat 0." in text
     assert "torch" in text
     written = [

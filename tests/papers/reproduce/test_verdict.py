@@ -35,7 +35,7 @@ def cell(
     )  # type: ignore[arg-type]
 
 
-def stands(
+def status(
     of: TableCell,
     *values: float,
     stop: int = 10_000,
@@ -66,12 +66,12 @@ FEDAVG, GLOSS = cell("fedavg", 59.9, 0.4), cell("fedgloss", 83.9, 0.4)
 )
 def test_the_whole_schedule_is_within_the_spread_or_differs(value: float, word: str) -> None:
     """Rounded as the paper prints: 60.34 is 60.3."""
-    assert verdict(stands(FEDAVG, value), []).word == word
+    assert verdict(status(FEDAVG, value), []).word == word
 
 
 def test_several_seeds_count_by_their_mean_once_all_are_there() -> None:
-    assert verdict(stands(FEDAVG, 59.0, 61.0), []).word == WITHIN  # 60.0
-    late = stands(FEDAVG, 59.0, 61.0)
+    assert verdict(status(FEDAVG, 59.0, 61.0), []).word == WITHIN  # 60.0
+    late = status(FEDAVG, 59.0, 61.0)
     late.seeds[1] = replace(late.seeds[1], round=9_999)
     assert verdict(late, []).word == OPEN
     late.seeds[1] = replace(late.seeds[1], status="done")
@@ -80,78 +80,78 @@ def test_several_seeds_count_by_their_mean_once_all_are_there() -> None:
 
 def test_one_point_where_no_spread_is_printed() -> None:
     unsaid = cell("fedavg", 65.0)
-    assert str(verdict(stands(unsaid, 65.9), [])) == f"{WITHIN} (±1 taken, none is printed)"
-    assert verdict(stands(unsaid, 66.2), []).word == DIFFERS
+    assert str(verdict(status(unsaid, 65.9), [])) == f"{WITHIN} (±1 assumed, none is printed)"
+    assert verdict(status(unsaid, 66.2), []).word == DIFFERS
 
 
 def test_how_it_differs() -> None:
-    low = stands(FEDAVG, 62.0)
-    assert str(verdict(low, [stands(GLOSS, 80.0)])) == "differs (by +2.1, right order)"
-    assert str(verdict(low, [stands(GLOSS, 61.0)])) == "differs (by +2.1, another order)"
+    low = status(FEDAVG, 62.0)
+    assert str(verdict(low, [status(GLOSS, 80.0)])) == "differs (by +2.1, right order)"
+    assert str(verdict(low, [status(GLOSS, 61.0)])) == "differs (by +2.1, another order)"
     assert str(verdict(low, [])) == "differs (by +2.1)"
 
 
 def test_a_cut_run_has_the_right_order_or_is_not_decided() -> None:
-    low, high = stands(FEDAVG, 40.0, stop=3000), stands(GLOSS, 60.0, stop=3000)
+    low, high = status(FEDAVG, 40.0, stop=3000), status(GLOSS, 60.0, stop=3000)
     assert verdict(low, [high]).word == verdict(high, [low]).word == ORDER
-    assert str(verdict(low, [stands(GLOSS, 39.0, stop=3000)])) == f"{OPEN} (another order so far)"
-    near = stands(GLOSS, 40.8, stop=3000)  # no further than 0.4 and 0.4
+    assert str(verdict(low, [status(GLOSS, 39.0, stop=3000)])) == f"{OPEN} (another order so far)"
+    near = status(GLOSS, 40.8, stop=3000)  # no further than 0.4 and 0.4
     assert str(verdict(low, [near])) == f"{OPEN} (too near others to tell)"
     assert verdict(low, [replace(near, seeds=[replace(near.seeds[0], value=40.81)])]).word == ORDER
     assert str(verdict(low, [])) == f"{OPEN} (nothing to compare it with)"
-    assert verdict(stands(FEDAVG, 59.9, stop=3000), []).word == OPEN  # the very number, too early
+    assert verdict(status(FEDAVG, 59.9, stop=3000), []).word == OPEN  # the very number, too early
     assert verdict(low, [replace(high, entry=replace(high.entry, stop=4000))]).word == OPEN
-    assert verdict(stands(FEDAVG, 40.0, stop=3000, round=2999), [high]).word == OPEN
+    assert verdict(status(FEDAVG, 40.0, stop=3000, round=2999), [high]).word == OPEN
 
 
 def test_a_stretched_run_is_no_whole_schedule() -> None:
     low, high = (
-        stands(FEDAVG, 59.9, stop=3000, stretched=True),
-        stands(GLOSS, 83.9, stop=3000, stretched=True),
+        status(FEDAVG, 59.9, stop=3000, stretched=True),
+        status(GLOSS, 83.9, stop=3000, stretched=True),
     )
     assert verdict(low, [high]).word == ORDER
-    assert verdict(low, [stands(GLOSS, 83.9, stop=3000)]).word == OPEN
+    assert verdict(low, [status(GLOSS, 83.9, stop=3000)]).word == OPEN
 
 
 def test_pairs_the_paper_does_not_tell_apart_do_not_count() -> None:
     prox = cell("fedprox", 59.8, 0.5)  # 0.1 below FedAvg, the spreads are 0.9
-    assert order(stands(FEDAVG, 40.0), [stands(prox, 41.0)]) == NOBODY
-    assert order(stands(FEDAVG, 40.0), [stands(prox, 41.0), stands(GLOSS, 42.0)]) == ORDER
-    assert order(stands(FEDAVG, 43.0), [stands(prox, 41.0), stands(GLOSS, 42.0)]) == ANOTHER
+    assert order(status(FEDAVG, 40.0), [status(prox, 41.0)]) == NOBODY
+    assert order(status(FEDAVG, 40.0), [status(prox, 41.0), status(GLOSS, 42.0)]) == ORDER
+    assert order(status(FEDAVG, 43.0), [status(prox, 41.0), status(GLOSS, 42.0)]) == ANOTHER
 
 
 def test_one_pair_that_is_wrong_or_too_near_spoils_the_order() -> None:
     dyn = cell("feddyn", 65.5, 0.3)
-    assert order(stands(FEDAVG, 40.0), [stands(dyn, 40.1), stands(GLOSS, 60.0)]) == NEAR
-    assert order(stands(FEDAVG, 40.0), [stands(dyn, 40.1), stands(GLOSS, 30.0)]) == ANOTHER
-    assert order(stands(dyn, 50.0), [stands(FEDAVG, 40.0), stands(GLOSS, 60.0)]) == ORDER
+    assert order(status(FEDAVG, 40.0), [status(dyn, 40.1), status(GLOSS, 60.0)]) == NEAR
+    assert order(status(FEDAVG, 40.0), [status(dyn, 40.1), status(GLOSS, 30.0)]) == ANOTHER
+    assert order(status(dyn, 50.0), [status(FEDAVG, 40.0), status(GLOSS, 60.0)]) == ORDER
 
 
 def test_other_data_are_not_compared() -> None:
     other = replace(GLOSS, arguments={**ARGUMENTS, "on": "cifar100(lda(0))"})
-    assert order(stands(FEDAVG, 90.0), [stands(other, 50.0)]) == NOBODY
+    assert order(status(FEDAVG, 90.0), [status(other, 50.0)]) == NOBODY
 
 
 def test_other_networks_are_not_compared_but_other_settings_of_one_are() -> None:
     for model, said in (("cnn(pool_first=False)", ORDER), ("resnet18()", NOBODY), ("", NOBODY)):
         other = replace(GLOSS, arguments={**ARGUMENTS, "model": model})
-        assert order(stands(FEDAVG, 40.0), [stands(other, 50.0)]) == said
+        assert order(status(FEDAVG, 40.0), [status(other, 50.0)]) == said
 
 
 def test_what_does_not_converge() -> None:
     cross = cell("feddyn", None, diverges=True)
-    gone = stands(cross, math.nan, round=100, status="diverged")
+    gone = status(cross, math.nan, round=100, status="diverged")
     assert verdict(gone, []).word == WITHIN
-    assert verdict(stands(cross, 50.0), []).word == DIFFERS
+    assert verdict(status(cross, 50.0), []).word == DIFFERS
     assert (
-        str(verdict(stands(FEDAVG, math.nan, round=100, status="diverged"), []))
+        str(verdict(status(FEDAVG, math.nan, round=100, status="diverged"), []))
         == "differs (diverged)"
     )
 
 
 def test_a_cell_without_a_number() -> None:
-    assert verdict(stands(cell("fedavg+wima", None), 70.0), [stands(GLOSS, 60.0)]).word == NONE
-    assert order(stands(FEDAVG, 80.0), [stands(cell("fedavg+wima", None), 70.0)]) == NOBODY
+    assert verdict(status(cell("fedavg+wima", None), 70.0), [status(GLOSS, 60.0)]).word == NONE
+    assert order(status(FEDAVG, 80.0), [status(cell("fedavg+wima", None), 70.0)]) == NOBODY
 
 
 def test_digits_as_printed() -> None:
@@ -166,7 +166,7 @@ def test_each_cell_reads_its_own_model() -> None:
         "models": {"server": {"accuracy": 0.5}, "wima": {"accuracy": 0.75}},
         "personal": 0.25,
     }
-    plain = stands(FEDAVG).entry
+    plain = status(FEDAVG).entry
     assert measurement(plain, row) == 50
     assert measurement(replace(plain, models=["server", "wima"]), row) == 75
     assert measurement(replace(plain, models=["server", "swa"]), row) == 50  # it has not begun
@@ -176,7 +176,7 @@ def test_each_cell_reads_its_own_model() -> None:
 
 
 def test_the_evaluations_that_count() -> None:
-    entry = replace(stands(FEDAVG).entry, last=3)
+    entry = replace(status(FEDAVG).entry, last=3)
     curve = [(10, 1.0), (20, 2.0), (28, 3.0), (29, 4.0), (30, 5.0)]
     assert final_values(entry, curve) == [3.0, 4.0, 5.0]
     assert final_values(entry, curve[:2]) == [2.0]

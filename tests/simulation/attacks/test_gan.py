@@ -49,7 +49,7 @@ def plain(rows: Any) -> list[dict[str, Any]]:
     ]
 
 
-def kept(folder: Path) -> dict[str, Tensor]:
+def attack_state(folder: Path) -> dict[str, Tensor]:
     """What the attack remembers, by the last checkpoint."""
     return last_state(folder, read_facts(folder)["identity"]).averages[ATTACK]
 
@@ -147,7 +147,7 @@ def test_everybody_who_visits_agrees(tmp_path: Path) -> None:
     ):
         one = {**RUN, "rounds": 1, "clients_per_round": 30}
         ff.run("fedsam", **one, attack=GAN, out=tmp_path / name, executor=executor, quiet=True)
-        found.append(kept(tmp_path / name))
+        found.append(attack_state(tmp_path / name))
     assert all(torch.equal(found[0][name], other[name]) for other in found[1:] for name in found[0])
     assert int(found[0]["visits"]) > 0
 
@@ -161,7 +161,7 @@ def test_stopped_and_resumed(tmp_path: Path) -> None:
     go_on(exp, tmp_path / "run")
     assert final(tmp_path / "run") == final(tmp_path / "whole")
     assert timeless(rows(tmp_path / "run")) == timeless(rows(tmp_path / "whole"))
-    one, other = (kept(tmp_path / name) for name in ("run", "whole"))
+    one, other = (attack_state(tmp_path / name) for name in ("run", "whole"))
     assert one.keys() == other.keys() == {"params", "buffers", "losses", "visits"}
     assert all(torch.equal(one[name], other[name]) for name in one)
 
@@ -279,12 +279,12 @@ def test_settings(wrong: dict[str, Any]) -> None:
         ({"on": LONELY, "attack": "gan()", "clients_per_round": 2}, "client 0 has 1 example"),
     ],
 )
-def test_what_cannot_be_attacked_is_said(more: dict[str, Any], why: str) -> None:
+def test_what_cannot_be_attacked_is_reported(more: dict[str, Any], why: str) -> None:
     with pytest.raises(ff.FedflatError, match=why):
         prepare(ff.experiment("fedavg", **{**RUN, "attack": GAN, **more}))
 
 
-def test_it_is_said_as_it_is_printed() -> None:
+def test_its_text_is_printed_again() -> None:
     spec = ff.gan(client=3, betas=[0.4, 0.9])
     assert repr(spec) == "gan(client=3, betas=[0.4, 0.9])"
     assert parse(repr(spec), "attack") == spec

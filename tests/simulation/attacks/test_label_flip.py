@@ -290,12 +290,12 @@ def test_settings(wrong: dict[str, Any]) -> None:
         ({"attack": 3}, "attack must be a registered attack or its text"),
     ],
 )
-def test_what_cannot_be_attacked_is_said(more: dict[str, Any], why: str) -> None:
+def test_what_cannot_be_attacked_is_reported(more: dict[str, Any], why: str) -> None:
     with pytest.raises(ff.FedflatError, match=why):
         ff.run(**{"method": "fedavg", **RUN, **more, "quiet": True})
 
 
-def test_nobody_holds_it() -> None:
+def test_no_client_holds_it() -> None:
     on = clients_of(
         [(torch.zeros(2, 1), torch.tensor([0, 1]))],
         test=(torch.zeros(1, 1), torch.tensor([0])),
@@ -307,7 +307,7 @@ def test_nobody_holds_it() -> None:
         label_flip(pairs=[[4, 5]]).check(victim(on))
 
 
-def test_it_is_said_as_it_is_printed(tmp_path: Path) -> None:
+def test_its_text_is_printed_again(tmp_path: Path) -> None:
     spec = label_flip(L_S=0.3, L=0.1, pairs=[[0, 2], [3, 5]], draw="random")
     assert isinstance(spec, LabelFlip)
     assert parse(repr(spec), "attack") == spec

@@ -119,7 +119,7 @@ def pixels(data: ClientData) -> Bytes:
     if not isinstance(x, torch.Tensor):
         raise SettingError(
             "corruptions: the data must be one tensor of images in memory, found another type. "
-            "Choose data that are kept in memory."
+            "Choose data that are in memory."
         )
     if x.dtype != torch.uint8 or x.dim() != 4 or x.shape[1] not in (1, 3):
         raise SettingError(

@@ -59,7 +59,7 @@ class CurvatureAnalysis(Analysis):
         "memory of curvature, beside program and data; less is slower, too little is refused",
         metavar="SIZE",
         unit="bytes",
-        unsaid="4GB",
+        default_text="4GB",
     )
 
     title = "Curvature"

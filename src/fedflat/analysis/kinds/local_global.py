@@ -27,7 +27,7 @@ class LocalGlobalAnalysis(Analysis):
         None,
         "number of clients of --local-global",
         low=1,
-        unsaid="the number of clients per round",
+        default_text="the number of clients per round",
     )
 
     title = "Local against global"

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedflat.data.files.folder_set import FolderSet
 from fedflat.data.files.paths import find, home
-from fedflat.data.files.sources import Say, UnavailableError
+from fedflat.data.files.sources import OnMessage, UnavailableError
 from fedflat.data.named_set import FileSet
 from fedflat.data.raw import RawSet
 from fedflat.errors import DataError
@@ -71,7 +71,7 @@ def origin(name: str) -> str:
     return described or ("" if entry.plugin is None else f"comes from {entry.plugin.name}")
 
 
-def get(name: str, directory: Path | None = None, say: Say = print) -> Path | None:
+def get(name: str, directory: Path | None = None, on_message: OnMessage = print) -> Path | None:
     """Download a data set into a folder of ``directory``; returns it, or None if no files are
     needed.
 
@@ -83,16 +83,16 @@ def get(name: str, directory: Path | None = None, say: Say = print) -> Path | No
         where = by_hand.there()
         if where is None:
             raise DataError(f"{name} cannot be fetched from here. {by_hand.by_hand}")
-        say(f"{name} is already in {where}.")
+        on_message(f"{name} is already in {where}.")
         return where
     kind = _file_set(entry)
     if kind is None:
-        say(f"{name} {origin(name)}: there is nothing to fetch.")
+        on_message(f"{name} {origin(name)}: there is nothing to fetch.")
         return None
     directory = directory or home()
     target = directory / kind.layout.home
     if all(kind.layout.file(target, file) for file in kind.layout.files):
-        say(f"{name} is already in {target}.")
+        on_message(f"{name} is already in {target}.")
         return target
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -104,26 +104,26 @@ def get(name: str, directory: Path | None = None, say: Say = print) -> Path | No
             f"cannot write to {directory}: {error.strerror}. Choose another --data-dir."
         ) from None
     try:
-        ready = _first_that_works(name, kind, scratch, say)
+        ready = _first_that_works(name, kind, scratch, on_message)
         _put_in_place(ready, target, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    say(f"{name} is in {target}.")
+    on_message(f"{name} is in {target}.")
     return target
 
 
-def _first_that_works(name: str, kind: type[FileSet], scratch: Path, say: Say) -> Path:
+def _first_that_works(name: str, kind: type[FileSet], scratch: Path, on_message: OnMessage) -> Path:
     reasons = []
     for number, source in enumerate(kind.sources):
         work, folder = scratch / f"work{number}", scratch / f"set{number}"
         work.mkdir()
         try:
-            source(folder, work, say)
+            source(folder, work, on_message)
             check(name, kind, folder)
             return folder
         except (UnavailableError, DataError, OSError) as error:
             reasons.append(str(error))
-            say(f"not from here: {error}")
+            on_message(f"not from here: {error}")
         shutil.rmtree(work, ignore_errors=True)
     by_hand = (
         f"If you have its files, put them into a folder {kind.layout.home} and give --data-dir "

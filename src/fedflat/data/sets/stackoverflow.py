@@ -122,7 +122,9 @@ class StackOverflow(FileSet):
             if count >= self.tests:
                 break
         if not names:
-            raise DataError(f"{maker.base} has nobody in its part 'test'. Is it whole?")
+            raise DataError(
+                f"{maker.base} has no user in its part 'test'. It is incomplete: prepare it again."
+            )
         make = Person(maker.base, maker.words, maker.length, None, "test", tuple(names))
         sets = [make(k) for k in range(len(names))]
         inputs, targets = (

@@ -218,23 +218,23 @@ class StreetMaker:
 
     def __init__(self, spec: Street, seed: int) -> None:
         self.spec, self.seed = spec, seed
-        self.kept: OrderedDict[int, Examples] = OrderedDict()
+        self.cache: OrderedDict[int, Examples] = OrderedDict()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"spec": self.spec, "seed": self.seed, "kept": OrderedDict()}
+        return {"spec": self.spec, "seed": self.seed, "cache": OrderedDict()}
 
     def __call__(self, client: int) -> Examples:
         """The training examples of ``client``."""
-        if client not in self.kept:
+        if client not in self.cache:
             spec = self.spec
             films = spec.films(self.seed, client, spec.domain(client), spec.examples)
             roles = DRIVES if spec.targets == "place" else ()
-            self.kept[client] = _examples(spec, films, roles)
+            self.cache[client] = _examples(spec, films, roles)
             each = 4 * spec.width * spec.height * spec.examples
-            while len(self.kept) > max(1, CACHE_BYTES // each):
-                self.kept.popitem(last=False)
-        self.kept.move_to_end(client)
-        return self.kept[client]
+            while len(self.cache) > max(1, CACHE_BYTES // each):
+                self.cache.popitem(last=False)
+        self.cache.move_to_end(client)
+        return self.cache[client]
 
 
 @lru_cache(maxsize=4)

@@ -69,8 +69,11 @@ class Journey:
     def at(self, way: NDArray[np.float64]) -> Film:
         """Images at these positions, given as by `way`."""
         place, view = town(self.town, self.seed), VIEWS[self.view]
-        drawn = numpy_generator(self.seed, "street/light", self.number)
-        light, lens = Light.sample(WEATHERS[self.weather], drawn), Lens.sample(self.style, drawn)
+        generator = numpy_generator(self.seed, "street/light", self.number)
+        light, lens = (
+            Light.sample(WEATHERS[self.weather], generator),
+            Lens.sample(self.style, generator),
+        )
         images, masks = [], []
         at_once = max(1, PIXELS // (self.width * self.rows))
         for first in range(0, len(way), at_once):

@@ -146,7 +146,7 @@ def _waves(x: Tensor, half: tuple[int, int]) -> tuple[Tensor, Tensor]:
     for name, side, reach in zip(("height", "width"), x.shape[-2:], half, strict=True):
         if not 0 <= reach <= (side - 1) // 2:
             raise SettingError(
-                f"a style: frequencies up to {shown(reach)} cannot be told apart in images of "
+                f"a style: frequencies up to {shown(reach)} cannot be distinguished in images of "
                 f"{name} {side}. Use at most {(side - 1) // 2}."
             )
         frequencies = torch.arange(-reach, reach + 1, device=x.device)

@@ -92,10 +92,10 @@ def settings(facts: Mapping[str, Any]) -> dict[str, str]:
     >>> settings({"experiment": {"method": "fedavg()", "local": {"lr": 0.1, "steps": None}}})
     {'method': 'fedavg()', 'local/lr': '0.1'}
     """
-    said = {
+    config = {
         name: str(value) for name, value in _flat(facts["experiment"]).items() if value is not None
     }
-    return {name: value for name, value in said.items() if len(value) <= LONGEST}
+    return {name: value for name, value in config.items() if len(value) <= LONGEST}
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:

@@ -48,14 +48,14 @@ class MLflow(Logger):
         else:
             self._make(known, settings(facts))
 
-    def _make(self, known: Any, said: dict[str, str]) -> None:
+    def _make(self, known: Any, config: dict[str, str]) -> None:
         place = (self.place / "artifacts").resolve().as_uri()
         place_of_run = (
             known.experiment_id if known else self.client.create_experiment("fedflat", place)
         )
-        name = f"{said.get('method', 'run')}, seed {said.get('seed')}"
+        name = f"{config.get('method', 'run')}, seed {config.get('seed')}"
         self.id = self.client.create_run(place_of_run, run_name=name).info.run_id
-        for key, value in said.items():
+        for key, value in config.items():
             self.client.log_param(self.id, key, value)
 
     def _go_on(self, run: Any) -> None:

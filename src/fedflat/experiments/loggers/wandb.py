@@ -26,18 +26,18 @@ class Wandb(Logger):
     libraries = ("wandb",)
 
     def begin(self, folder: Path, facts: Mapping[str, Any], done: int) -> None:
-        """Start the library's own process, told to stay off the network."""
+        """Start the library's own process in offline mode."""
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # read when the library is imported
         wandb = import_module("wandb")
-        said = settings(facts)
+        config = settings(facts)
         self.run = wandb.init(
             mode="offline",
             dir=str(folder),
             project="fedflat",
             id=_id(facts),
-            config=said,
+            config=config,
             reinit="create_new",
-            name=f"{said.get('method', 'run')}, seed {said.get('seed')}",
+            name=f"{config.get('method', 'run')}, seed {config.get('seed')}",
             settings=wandb.Settings(
                 silent=True,
                 console="off",

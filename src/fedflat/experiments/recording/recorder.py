@@ -91,6 +91,9 @@ class Metric(TextSpec, ABC):
     - a number is drawn as a curve;
     - a dict from client to number is drawn as a curve of the mean over clients;
     - a list of numbers is drawn as a heat map, with one row per entry.
+
+    With ``drawing = "heat map"`` a dict is drawn as a heat map too, with one row per client, and
+    with ``drawing = "line"`` a list as a curve of its mean.
     """
 
     title: ClassVar[str] = ""
@@ -99,6 +102,8 @@ class Metric(TextSpec, ABC):
     """A sentence or two below the title."""
     entries: ClassVar[str] = ""
     """What the entries of a list stand for, such as "class"."""
+    drawing: ClassVar[str] = ""
+    """"line", "heat map", or empty: by the type of the values."""
     unit: ClassVar[str] = ""
     """"%" for shares between 0 and 1, which are shown as percentages."""
     needs_models: ClassVar[bool] = False
@@ -113,12 +118,13 @@ class Metric(TextSpec, ABC):
     @property
     def labels(self) -> dict[str, str]:
         """What the report prints with the values."""
-        return {
+        labels = {
             "title": self.title or self.key,
             "note": self.note,
             "entries": self.entries,
             "unit": self.unit,
         }
+        return labels | ({"drawing": self.drawing} if self.drawing else {})
 
     @abstractmethod
     def cost(self, prepared: PreparedRun) -> str:

@@ -149,8 +149,8 @@ class Result:
     def __repr__(self) -> str:
         judged = self.headline
         said = (
-            f"{judged.label} {judged.with_unit(self.final())}, last {judged.said(self.latest())}, "
-            f"best {judged.said(self.best())}"
+            f"{judged.label} {judged.with_unit(self.final())}, last {judged.format(self.latest())}, "
+            f"best {judged.format(self.best())}"
         )
         at = self.rows[-1]["round"] if self.rows else 0
         return f"<Result of {self.method}, seed {self.seed}: {said}; {self.status}, evaluated at {at} of {self.rounds}>"

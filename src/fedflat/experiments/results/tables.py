@@ -144,7 +144,8 @@ def _by_domain(summaries: Sequence[Summary], domains: list[str], draw: Draw) -> 
     heads = ["method", *(judged.head(name.removeprefix(f"{MAIN}/")) for name in order)]
     nothing = (math.nan, math.nan)
     rows = [
-        [s.method, *(judged.said(*s.tests.get(name, nothing)) for name in order)] for s in summaries
+        [s.method, *(judged.format(*s.tests.get(name, nothing)) for name in order)]
+        for s in summaries
     ]
     foot = f"The {judged.label} in each domain of the test set, and of others as SET/DOMAIN. {STD}: over the domains."
     return f"{draw([heads, *rows])}\n\n{foot}"
@@ -156,7 +157,7 @@ def _by_class(summaries: Sequence[Summary], draw: Draw) -> str:
     names = list(dict.fromkeys(name for summary in summaries for name in summary.classes))
     nothing = (math.nan, math.nan)
     rows = [
-        [s.method, *(judged.said(*s.classes.get(name, nothing)) for name in names)]
+        [s.method, *(judged.format(*s.classes.get(name, nothing)) for name in names)]
         for s in summaries
     ]
     return f"{draw([['method', *map(judged.head, names)], *rows])}\n\nThe IoU of each class on the test set."
@@ -169,17 +170,17 @@ def _last(name: str) -> bool:
 def _cells(
     s: Summary, tests: Sequence[str], personal: bool, loss: bool, target: bool, timed: bool
 ) -> list[str]:
-    said = s.headline.said
-    score = said(s.score, s.spread)
+    text = s.headline.format
+    score = text(s.score, s.spread)
     if s.diverged:
         score = "X (diverged)" if s.diverged == s.seeds else f"{score} ({s.diverged} diverged)"
-    others = [said(*s.tests.get(name, (math.nan, math.nan))) for name in tests]
-    own = [said(s.personal, s.personal_spread)] if personal else []
+    others = [text(*s.tests.get(name, (math.nan, math.nan))) for name in tests]
+    own = [text(s.personal, s.personal_spread)] if personal else []
     cells = [
         s.method,
         score,
-        said(s.latest),
-        said(s.best),
+        text(s.latest),
+        text(s.best),
         *others,
         *own,
         *([f"{s.loss:.4f}"] if loss else []),

@@ -84,7 +84,7 @@ RUN = {
     "how": HOW,
     "made": str,
     "machine": {"*": (str, int, None)},
-    "recorded?": {"*": {"title": str, "note": str, "entries": str, "unit": str}},
+    "recorded?": {"*": {"title": str, "note": str, "entries": str, "unit": str, "drawing?": str}},
     "end?": {
         "metrics": MARK,
         "recorded": MARK,

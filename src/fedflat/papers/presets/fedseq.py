@@ -143,7 +143,7 @@ def _run(column: str, row: str, cell: PublishedCell | None, table: str) -> Prese
         settings=settings,
         reported=None if cell is None else cell.value,
         spread=None if cell is None else cell.spread,
-        unsaid=cell is None,
+        not_printed=cell is None,
         table=table,
         note=_note(row, cell),
         column=f"fedseq/{column}" if row == "fedseq" else "",

@@ -59,5 +59,5 @@ def _run(name: str, method: str, on: str, rounds: int, table: str, **more: Any) 
     where = "cities" if on == CITIES else "streets"
     return Preset(
         name=f"fedvpr/{where}-standin-{name}", method=method, on=on, model="embedder()", rounds=rounds,
-        settings={**SETTINGS, **more}, reported=None, unsaid=True, table=table, note=NOTE,
+        settings={**SETTINGS, **more}, reported=None, not_printed=True, table=table, note=NOTE,
     )  # fmt: skip

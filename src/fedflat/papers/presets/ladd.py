@@ -150,7 +150,7 @@ def _preset(world: World, row: str, cell: PublishedCell | None) -> Preset:
         settings=settings | ({"init": start} if start else {}),
         reported=None if cell is None else cell.value,
         spread=None if cell is None else cell.spread,
-        unsaid=cell is None,
+        not_printed=cell is None,
         table=world.table or {"street": "Street", "camvid": "CamVid"}[world.name],
         note=_note(row),
         column=f"ladd/{world.name}" if row == "ladd-cls" else "",

@@ -28,9 +28,9 @@ class Preset:
     reported: float | None
     """The number that the paper prints, e.g. an accuracy or mean IoU in per cent. None if the paper
     says that the run does not converge or does not reach its target (``unreached``), or prints
-    nothing (``unsaid``).
+    nothing (``not_printed``).
     """
-    unsaid: bool = False
+    not_printed: bool = False
     """True if there is no number to compare with."""
     spread: float | None = None
     """The printed standard deviation."""
@@ -101,5 +101,5 @@ class Preset:
         'X'
         """
         if self.reported is None:
-            return "-" if self.unsaid or self.unreached else "X"
+            return "-" if self.not_printed or self.unreached else "X"
         return f"{self.reported}" + (f" ± {self.spread}" if self.spread is not None else "")

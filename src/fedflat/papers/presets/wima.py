@@ -102,7 +102,7 @@ def presets() -> Iterator[Preset]:
             column, ending = head.split(" ")
             beta = 0.9 if column.startswith("cifar10-") else 0.8
             method = METHODS[row].format(beta=beta) + (" + wima(window=100)" if ending else "")
-            note = f"Only the grid is printed; taken: {GRIDS[row]}." if row in GRIDS else ""
+            note = f"Only the grid is printed; used: {GRIDS[row]}." if row in GRIDS else ""
             yield _run(column, row + ending, method, cell, "Table 4.22", note=note)
     for row, cells in rows(TABLE_4_24, "cifar10-alpha0", "cifar100-alpha0"):
         for column, cell in cells.items():

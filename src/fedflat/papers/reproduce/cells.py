@@ -62,7 +62,7 @@ class TableCell:
             arguments=arguments,
             reported=preset.reported,
             spread=preset.spread,
-            diverges=preset.reported is None and not preset.unsaid and not preset.unreached,
+            diverges=preset.reported is None and not preset.not_printed and not preset.unreached,
             table=preset.table,
             note=preset.note,
             seeds=preset.seeds,

@@ -189,10 +189,10 @@ def _legend(shown: Sequence[TableLine]) -> str:
         if line.status.entry.cell.spread is None and line.status.entry.cell.reported
     ]
     if any(line.headline.share for line in without_spread):
-        sentences.append(f"Where no spread is printed, ±{DEFAULT_SPREAD:g} point is taken for it.")
+        sentences.append(f"Where no spread is printed, ±{DEFAULT_SPREAD:g} point is assumed.")
     if any(not line.headline.share for line in without_spread):
         sentences.append(
-            f"Where no spread is printed, ±{DEFAULT_SPREAD:g} % of the number is taken for it."
+            f"Where no spread is printed, ±{DEFAULT_SPREAD:g} % of the number is assumed."
         )
     return " ".join(sentences)
 

@@ -196,9 +196,9 @@ class TablePlan:
             entries[cell.name].folders[exp.seed] = folder
         return replace(
             self, entries=list(entries.values()), jobs=jobs, now=frozenset(folders)
-        ).said(command)
+        ).with_command(command)
 
-    def said(self, command: str) -> TablePlan:
+    def with_command(self, command: str) -> TablePlan:
         """Return the plan with one more command, unless it repeats the last one."""
         made = {"command": command, **provenance()}
         if self.commands and {**self.commands[-1], "when": None} == {**made, "when": None}:

@@ -102,7 +102,7 @@ class RunScheduler:
             self.nice,
             self.pause,
         ]
-        words += [named.said for named in named_plugins()]
+        words += [named.text for named in named_plugins()]
         with huge_pages():
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "fedflat.papers.reproduce.child", *map(str, words)],

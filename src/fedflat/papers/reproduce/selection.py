@@ -86,7 +86,9 @@ def find_table(query: str) -> Table:
     where = (
         f"{paper}'s {found[0].table}" if query in tables else paper if "/" not in query else query
     )
-    source = "nobody: none are reported" if all(p.unsaid for p in found) else f"the paper ({paper})"
+    source = (
+        "none: none are reported" if all(p.not_printed for p in found) else f"the paper ({paper})"
+    )
     return Table(query, where, source, tuple(map(TableCell.of, found)))
 
 

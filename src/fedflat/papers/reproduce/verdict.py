@@ -101,7 +101,7 @@ def _verdict_of_whole(one: CellStatus, order_text: str) -> Verdict:
     assert gap is not None
     if abs(round(gap, 9)) <= spread_of(one.entry):
         default = f"±{DEFAULT_SPREAD:g}" if one.entry.shown.share else f"±{DEFAULT_SPREAD:g} %"
-        return Verdict(WITHIN, f"{default} taken, none is printed" if cell.spread is None else "")
+        return Verdict(WITHIN, f"{default} assumed, none is printed" if cell.spread is None else "")
     ending = "" if order_text == NOBODY else f", {order_text}"
     return Verdict(DIFFERS, f"by {gap:+.{decimals(cell)}f}{ending}")
 

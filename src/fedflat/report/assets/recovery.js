@@ -3,20 +3,73 @@
 function drawRecovery(section, doc) {
   const { list, items } = comparable(doc.recovery, "recovery", "recovery");
   const columns = [
-    ["Fréchet distance", (item) => number(item.distance)], ["run seed", (item) => item.seed], ["attacker", (item) => `client ${item.client}`], ["visits", (item) => whole(item.visits)],
-    ["of test images", (item) => number(item.test)], ["of a generator that has learnt nothing", (item) => number(item.untrained)],
+    ["Fréchet distance", (item) => number(item.distance)],
+    ["run seed", (item) => item.seed],
+    ["attacker", (item) => `client ${item.client}`],
+    ["visits", (item) => whole(item.visits)],
+    ["of test images", (item) => number(item.test)],
+    ["of a generator that has learnt nothing", (item) => number(item.untrained)],
   ];
-  const table = el("table", { class: "wide" }, el("caption", { class: "unseen" }, "How far recovered images are from real ones"),
-    el("thead", {}, el("tr", {}, ["method", ...columns.map(([name]) => name)].map((name) => el("th", { scope: "col" }, name)))),
-    el("tbody", {}, items.map((item) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, item.label)), columns.map(([, text]) => el("td", {}, cell(text(item))))))));
-  const sheet = (letters, said) => el("img", { class: "sheet", src: png(letters), alt: said });
-  const originals = items.filter((item, i) => items.findIndex((other) => other.originals === item.originals) === i);
-  section.append(el("div", { class: "controls" }, list), scrolling(table, "Table of distances"),
-    note(`Between all ${whole(items[0].real)} training images and ${whole(items[0].made)} generated ones; the higher, the safer. Measured by ${items[0].features}.`),
-    el("div", { class: "panels wider" },
-      originals.map((item) => figure("Real training images", "Drawn from those of all clients.", sheet(item.originals, "Some of the real training images"))),
-      items.map((item) => figure(item, `Recovered by client ${item.client} in ${whole(item.visits)} visits.`,
-        sheet(item.recovered, `Images recovered by client ${item.client} from ${item.label}, at a Fréchet distance of ${number(item.distance)}`)))));
+  const table = el(
+    "table",
+    { class: "wide" },
+    el("caption", { class: "unseen" }, "How far recovered images are from real ones"),
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        ["method", ...columns.map(([name]) => name)].map((name) =>
+          el("th", { scope: "col" }, name),
+        ),
+      ),
+    ),
+    el(
+      "tbody",
+      {},
+      items.map((item) =>
+        el(
+          "tr",
+          {},
+          el("th", { scope: "row" }, el("code", {}, item.label)),
+          columns.map(([, text]) => el("td", {}, cell(text(item)))),
+        ),
+      ),
+    ),
+  );
+  const sheet = (letters, text) => el("img", { class: "sheet", src: png(letters), alt: text });
+  const originals = items.filter(
+    (item, i) => items.findIndex((other) => other.originals === item.originals) === i,
+  );
+  section.append(
+    el("div", { class: "controls" }, list),
+    scrolling(table, "Table of distances"),
+    note(
+      `Between all ${whole(items[0].real)} training images and ${whole(items[0].made)} generated ones; the higher, the safer. Measured by ${items[0].features}.`,
+    ),
+    el(
+      "div",
+      { class: "panels wider" },
+      originals.map((item) =>
+        figure(
+          "Real training images",
+          "Drawn from those of all clients.",
+          sheet(item.originals, "Some of the real training images"),
+        ),
+      ),
+      items.map((item) =>
+        figure(
+          item,
+          `Recovered by client ${item.client} in ${whole(item.visits)} visits.`,
+          sheet(
+            item.recovered,
+            `Images recovered by client ${item.client} from ${item.label}, at a Fréchet distance of ${number(item.distance)}`,
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 Object.assign(DRAWINGS, { recovery: drawRecovery });

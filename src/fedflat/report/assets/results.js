@@ -1,105 +1,322 @@
-/* The results as a table, the curves of training, recorded metrics, and how the runs were made. */
+/* The results of each section as tables. */
 
 /** A number and, below it or behind it, its spread. */
-const spreadScore = (judged, value, off) => (known(value) && known(off) ? [judged.bare(value), judged.off(value, off)] : [judged.bare(value)]);
-const spread = (value, off) => (known(value) && known(off) ? [number(value), around(value, off)] : [number(value)]);
-const cell = (said) => (Array.isArray(said) && said.length > 1 ? [said[0], " ", el("span", { class: "off" }, `± ${said[1]}`)] : [said].flat());
+const spreadScore = (judged, value, off) =>
+  known(value) && known(off) ? [judged.bare(value), judged.off(value, off)] : [judged.bare(value)];
+const spread = (value, off) =>
+  known(value) && known(off) ? [number(value), around(value, off)] : [number(value)];
+const cell = (text) =>
+  Array.isArray(text) && text.length > 1
+    ? [text[0], " ", el("span", { class: "off" }, `± ${text[1]}`)]
+    : [text].flat();
 
 /** The methods of one section, by their places. */
-const membersOf = (doc, place) => doc.methods.map((_, i) => i).filter((i) => doc.methods[i].board === place);
-const boardsOf = (doc) => doc.boards.map((board, place) => ({ ...board, judged: judgedBy(board.headline), methods: membersOf(doc, place), which: doc.boards.length > 1 ? `: ${board.title}` : "" }));
-const legendOf = (doc, { methods }) => (methods.length > 1 ? legend(methods.map((place) => ({ ...doc.methods[place], place }))) : null);
+const membersOf = (doc, place) =>
+  doc.methods.map((_, i) => i).filter((i) => doc.methods[i].board === place);
+const boardsOf = (doc) =>
+  doc.boards.map((board, place) => ({
+    ...board,
+    judged: judgedBy(board.headline),
+    methods: membersOf(doc, place),
+    which: doc.boards.length > 1 ? `: ${board.title}` : "",
+  }));
+const legendOf = (doc, { methods }) =>
+  methods.length > 1 ? legend(methods.map((place) => ({ ...doc.methods[place], place }))) : null;
 /** The name of a section, where there are several. */
-const sectionHead = ({ which, title }) => (which ? el("h3", { class: "section" }, el("code", {}, title)) : "");
-const scenario = ({ data_set: set, partition, task }) => el("p", { class: "note scenario" }, "Data set: ", el("code", {}, set), ". Partition: ", el("code", {}, partition), ". Task: ", el("code", {}, task), ".");
-const testsOf = (methods) => [...new Set(methods.flatMap((m) => Object.keys(m.tests)))].filter((name) => !name.includes("/"));
-const domainsOf = (methods) => [...new Set(methods.flatMap((m) => Object.keys(m.tests)))].filter((name) => name.includes("/"));
+const sectionHead = ({ which, title }) =>
+  which ? el("h3", { class: "section" }, el("code", {}, title)) : "";
+const scenario = ({ data_set: set, partition, task }) =>
+  el(
+    "p",
+    { class: "note scenario" },
+    "Data set: ",
+    el("code", {}, set),
+    ". Partition: ",
+    el("code", {}, partition),
+    ". Task: ",
+    el("code", {}, task),
+    ".",
+  );
+const testsOf = (methods) =>
+  [...new Set(methods.flatMap((m) => Object.keys(m.tests)))].filter((name) => !name.includes("/"));
+const domainsOf = (methods) =>
+  [...new Set(methods.flatMap((m) => Object.keys(m.tests)))].filter((name) => name.includes("/"));
 
-/** The columns of a table: a head, the number to sort by, the text to show. Columns nobody has are left out. */
+/** The columns of a table: a head, the number to sort by, the text to show. Columns without any value are left out. */
 function columns(methods, { judged, target: wanted, headline }) {
-  const target = wanted === null ? "" : judged.said(wanted).replace(" ", "\u00a0");
-  const score = (m) => (m.diverged && m.diverged === m.seeds ? "diverged" : known(m.score) ? spreadScore(judged, m.score, m.spread) : known(m.now) ? `${judged.bare(m.now)} so far` : "–");
+  const target = wanted === null ? "" : judged.format(wanted).replace(" ", "\u00a0");
+  const score = (m) =>
+    m.diverged && m.diverged === m.seeds
+      ? "diverged"
+      : known(m.score)
+        ? spreadScore(judged, m.score, m.spread)
+        : known(m.now)
+          ? `${judged.bare(m.now)} so far`
+          : "–";
   return [
     ["method", "Method", (m) => m.name, (m) => m.name],
     [headline.name, judged.head(judged.title), (m) => m.score ?? m.now, score],
-    ...testsOf(methods).map((name) => [`tests.${name}`, judged.head(name), (m) => m.tests[name]?.[0], (m) => spreadScore(judged, ...(m.tests[name] || []))]),
-    ["personal", judged.head("Personal"), (m) => m.personal, (m) => spreadScore(judged, m.personal, m.personal_spread)],
+    ...testsOf(methods).map((name) => [
+      `tests.${name}`,
+      judged.head(name),
+      (m) => m.tests[name]?.[0],
+      (m) => spreadScore(judged, ...(m.tests[name] || [])),
+    ]),
+    [
+      "personal",
+      judged.head("Personal"),
+      (m) => m.personal,
+      (m) => spreadScore(judged, m.personal, m.personal_spread),
+    ],
     ...(headline.name === "loss" ? [] : [["loss", "Loss", (m) => m.loss, (m) => number(m.loss)]]),
     ["lambda_1", "λ₁", (m) => m.lambda_1, (m) => spread(m.lambda_1, m.lambda_1_spread)],
     ["scaled", "λ₁‖w‖²", (m) => m.scaled, (m) => spread(m.scaled, m.scaled_spread)],
     ["trace", "Trace", (m) => m.trace, (m) => spread(m.trace, m.trace_spread)],
-    ["rounds_to_target", `Rounds\u00a0to ${target}`, (m) => m.rounds_to_target, (m) => whole(m.rounds_to_target)],
-    ["bytes_to_target", `Sent\u00a0to ${target}`, (m) => m.bytes_to_target, (m) => bytes(m.bytes_to_target)],
-    ["clock_to_target", `Simulated\u00a0to ${target}`, (m) => m.clock_to_target, (m) => seconds(m.clock_to_target)],
+    [
+      "rounds_to_target",
+      `Rounds\u00a0to ${target}`,
+      (m) => m.rounds_to_target,
+      (m) => whole(m.rounds_to_target),
+    ],
+    [
+      "bytes_to_target",
+      `Sent\u00a0to ${target}`,
+      (m) => m.bytes_to_target,
+      (m) => bytes(m.bytes_to_target),
+    ],
+    [
+      "clock_to_target",
+      `Simulated\u00a0to ${target}`,
+      (m) => m.clock_to_target,
+      (m) => seconds(m.clock_to_target),
+    ],
     ["bytes", "Sent\u00a0in\u00a0all", (m) => m.bytes, (m) => bytes(m.bytes)],
     ["clock", "Simulated\u00a0in\u00a0all", (m) => m.clock, (m) => seconds(m.clock)],
     ["seconds", "Time", (m) => m.seconds, (m) => seconds(m.seconds)],
     ["speed", "Samples/s", (m) => m.speed, (m) => whole(m.speed)],
-  ].filter(([key, , value]) => key === "method" || key === headline.name || methods.some((method) => known(value(method))));
+  ].filter(
+    ([key, , value]) =>
+      key === "method" || key === headline.name || methods.some((method) => known(value(method))),
+  );
 }
 
 function drawResults(section, doc) {
   const boards = boardsOf(doc);
-  if (new Set(boards.map((board) => board.headline.name)).size > 1) section.append(note("Runs that are judged by different scores are in different sections."));
-  if (doc.methods.length > LOOKS) section.append(note(`There are ${whole(doc.methods.length)} rows, and ${LOOKS} combinations of colour, dash and mark: they repeat from row ${LOOKS + 1} on.`));
+  if (new Set(boards.map((board) => board.headline.name)).size > 1)
+    section.append(note("Runs that are judged by different scores are in different sections."));
+  if (doc.methods.length > LOOKS)
+    section.append(
+      note(
+        `There are ${whole(doc.methods.length)} rows, and ${LOOKS} combinations of colour, dash and mark: they repeat from row ${LOOKS + 1} on.`,
+      ),
+    );
   boards.forEach((board) => {
-    section.append(sectionHead(board), scenario(board), board.which && board.lead ? el("p", { class: "lead" }, board.lead) : "");
+    section.append(
+      sectionHead(board),
+      scenario(board),
+      board.which && board.lead ? el("p", { class: "lead" }, board.lead) : "",
+    );
     drawBoard(section, doc, board, board.which);
   });
 }
 
 function drawBoard(section, doc, board, which) {
-  const heads = columns(board.methods.map((i) => doc.methods[i]), board), sort = kept("sort", { key: "", down: false });
+  const heads = columns(
+      board.methods.map((i) => doc.methods[i]),
+      board,
+    ),
+    sort = remembered("sort", { key: "", down: false });
   const value = heads.find(([key]) => key === sort.key)?.[2];
   const order = [...board.methods];
   const rising = ["method", "loss", "lambda_1", "scaled", "trace"];
-  const first = (key) => (key === board.headline.name || key === "personal" || key.startsWith("tests.") ? board.judged.higher : !rising.includes(key));
+  const first = (key) =>
+    key === board.headline.name || key === "personal" || key.startsWith("tests.")
+      ? board.judged.higher
+      : !rising.includes(key);
   if (value) order.sort((a, b) => compare(value(doc.methods[a]), value(doc.methods[b]), sort.down));
-  const head = ([key, name]) => el("th", { scope: "col", "aria-sort": sort.key === key ? (sort.down ? "descending" : "ascending") : "none" },
-    el("button", { type: "button", "data-key": `sort ${key}${which}`, click: () => {
-      state.sort = { key, down: sort.key === key ? !sort.down : first(key) };
-      redraw("results");
-    }, title: CURVED.includes(key) ? curvedNote(doc, board.methods.map((i) => doc.methods[i])) : null }, name));
-  const row = (i) => el("tr", { class: board.ahead === i ? "best" : "" },
-    heads.map(([key, , , text]) => key === "method" ? el("th", { scope: "row" }, el("div", {}, sign(i), el("span", {}, el("code", {}, text(doc.methods[i])), counted(doc.methods[i]))))
-      : el("td", {}, cell(text(doc.methods[i])))));
-  section.append(scrolling(el("table", { class: "results" }, el("caption", { class: "unseen" }, `Results of the methods${which}`),
-    el("thead", {}, el("tr", {}, heads.map(head))), el("tbody", {}, order.map(row))), `Table of results${which}`), note(tableNote(doc, board), "Click a head to sort."));
+  const head = ([key, name]) =>
+    el(
+      "th",
+      {
+        scope: "col",
+        "aria-sort": sort.key === key ? (sort.down ? "descending" : "ascending") : "none",
+      },
+      el(
+        "button",
+        {
+          type: "button",
+          "data-key": `sort ${key}${which}`,
+          click: () => {
+            state.sort = { key, down: sort.key === key ? !sort.down : first(key) };
+            redraw("results");
+          },
+          title: CURVED.includes(key)
+            ? curvedNote(
+                doc,
+                board.methods.map((i) => doc.methods[i]),
+              )
+            : null,
+        },
+        name,
+      ),
+    );
+  const row = (i) =>
+    el(
+      "tr",
+      { class: board.ahead === i ? "best" : "" },
+      heads.map(([key, , , text]) =>
+        key === "method"
+          ? el(
+              "th",
+              { scope: "row" },
+              el(
+                "div",
+                {},
+                sign(i),
+                el("span", {}, el("code", {}, text(doc.methods[i])), counted(doc.methods[i])),
+              ),
+            )
+          : el("td", {}, cell(text(doc.methods[i]))),
+      ),
+    );
+  section.append(
+    scrolling(
+      el(
+        "table",
+        { class: "results" },
+        el("caption", { class: "unseen" }, `Results of the methods${which}`),
+        el("thead", {}, el("tr", {}, heads.map(head))),
+        el("tbody", {}, order.map(row)),
+      ),
+      `Table of results${which}`,
+    ),
+    note(tableNote(doc, board), "Click a head to sort."),
+  );
   drawDomains(section, doc, board, which);
   drawClassScores(section, doc, board, which);
 }
 
 /** The score in each domain of each test set. */
 function drawDomains(section, doc, { judged, methods }, which) {
-  const names = domainsOf(methods.map((i) => doc.methods[i])), last = (name) => name.endsWith("/std");
+  const names = domainsOf(methods.map((i) => doc.methods[i])),
+    last = (name) => name.endsWith("/std");
   if (!names.length) return;
-  const sets = [...new Set(names.map((name) => name.split("/")[0]))].sort((a, b) => (b === "test") - (a === "test"));
-  const of = (set) => names.filter((name) => name.startsWith(`${set}/`)).sort((a, b) => last(a) - last(b));
-  section.append(scrolling(el("table", { class: "results domains" }, el("caption", { class: "unseen" }, `The ${judged.label} by domain${which}`),
-    el("thead", {},
-      el("tr", {}, el("th", { scope: "col", rowspan: 2 }, "Method"), sets.map((set) => el("th", { scope: "colgroup", colspan: of(set).length }, judged.head(set)))),
-      el("tr", {}, sets.flatMap(of).map((name) => el("th", { scope: "col" }, name.slice(name.indexOf("/") + 1))))),
-    el("tbody", {}, methods.map((i) => el("tr", {}, el("th", { scope: "row" }, el("div", {}, sign(i), el("code", {}, doc.methods[i].name))),
-      sets.flatMap(of).map((name) => el("td", {}, cell(spreadScore(judged, ...(doc.methods[i].tests[name] || [])))))))),
-  ), `Table by domain${which}`), note(`The ${judged.label} in each domain of each test set. std: its standard deviation over the domains.`));
+  const sets = [...new Set(names.map((name) => name.split("/")[0]))].sort(
+    (a, b) => (b === "test") - (a === "test"),
+  );
+  const of = (set) =>
+    names.filter((name) => name.startsWith(`${set}/`)).sort((a, b) => last(a) - last(b));
+  section.append(
+    scrolling(
+      el(
+        "table",
+        { class: "results domains" },
+        el("caption", { class: "unseen" }, `The ${judged.label} by domain${which}`),
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            el("th", { scope: "col", rowspan: 2 }, "Method"),
+            sets.map((set) =>
+              el("th", { scope: "colgroup", colspan: of(set).length }, judged.head(set)),
+            ),
+          ),
+          el(
+            "tr",
+            {},
+            sets
+              .flatMap(of)
+              .map((name) => el("th", { scope: "col" }, name.slice(name.indexOf("/") + 1))),
+          ),
+        ),
+        el(
+          "tbody",
+          {},
+          methods.map((i) =>
+            el(
+              "tr",
+              {},
+              el(
+                "th",
+                { scope: "row" },
+                el("div", {}, sign(i), el("code", {}, doc.methods[i].name)),
+              ),
+              sets
+                .flatMap(of)
+                .map((name) =>
+                  el("td", {}, cell(spreadScore(judged, ...(doc.methods[i].tests[name] || [])))),
+                ),
+            ),
+          ),
+        ),
+      ),
+      `Table by domain${which}`,
+    ),
+    note(
+      `The ${judged.label} in each domain of each test set. std: its standard deviation over the domains.`,
+    ),
+  );
 }
 
 /** The IoU of each class, where each pixel has one. */
 function drawClassScores(section, doc, { judged, methods }, which) {
   const names = [...new Set(methods.flatMap((i) => Object.keys(doc.methods[i].classes)))];
   if (!names.length) return;
-  section.append(scrolling(el("table", { class: "results domains" }, el("caption", { class: "unseen" }, `The IoU of each class${which}`),
-    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Method"), names.map((name) => el("th", { scope: "col" }, judged.head(name))))),
-    el("tbody", {}, methods.map((i) => el("tr", {}, el("th", { scope: "row" }, el("div", {}, sign(i), el("code", {}, doc.methods[i].name))),
-      names.map((name) => el("td", {}, cell(spreadScore(judged, ...(doc.methods[i].classes[name] || [])))))))),
-  ), `Table by class${which}`), note("The IoU of each class on the test set."));
+  section.append(
+    scrolling(
+      el(
+        "table",
+        { class: "results domains" },
+        el("caption", { class: "unseen" }, `The IoU of each class${which}`),
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            el("th", { scope: "col" }, "Method"),
+            names.map((name) => el("th", { scope: "col" }, judged.head(name))),
+          ),
+        ),
+        el(
+          "tbody",
+          {},
+          methods.map((i) =>
+            el(
+              "tr",
+              {},
+              el(
+                "th",
+                { scope: "row" },
+                el("div", {}, sign(i), el("code", {}, doc.methods[i].name)),
+              ),
+              names.map((name) =>
+                el("td", {}, cell(spreadScore(judged, ...(doc.methods[i].classes[name] || [])))),
+              ),
+            ),
+          ),
+        ),
+      ),
+      `Table by class${which}`,
+    ),
+    note("The IoU of each class on the test set."),
+  );
 }
 
-const seedsSaid = (count) => (count === 1 ? "1 seed" : `${count} seeds`);
+const seedsText = (count) => (count === 1 ? "1 seed" : `${count} seeds`);
 
 function counted(method) {
-  const seeds = method.seeds === method.begun ? seedsSaid(method.seeds) : `${method.seeds} of ${method.begun} seeds have ended`;
-  return el("small", {}, [seeds, method.diverged ? `${method.diverged} diverged` : ""].filter(Boolean).join(", "));
+  const seeds =
+    method.seeds === method.begun
+      ? seedsText(method.seeds)
+      : `${method.seeds} of ${method.begun} seeds have ended`;
+  return el(
+    "small",
+    {},
+    [seeds, method.diverged ? `${method.diverged} diverged` : ""].filter(Boolean).join(", "),
+  );
 }
 
 /** What is not known comes last, whatever the order. */
@@ -109,18 +326,44 @@ function compare(a, b, down) {
   return known(a) && known(b) ? sign * (a - b) : known(b) - known(a);
 }
 
-function tableNote(doc, { judged, headline, target, target_of_first: ofFirst, ahead, methods: members, last, curvature_of: measuredOn }) {
-  const methods = members.map((i) => doc.methods[i]), seeds = methods.some((m) => m.seeds > 1), single = methods.some((m) => m.seeds === 1);
+function tableNote(
+  doc,
+  {
+    judged,
+    headline,
+    target,
+    target_of_first: ofFirst,
+    ahead,
+    methods: members,
+    last,
+    curvature_of: measuredOn,
+  },
+) {
+  const methods = members.map((i) => doc.methods[i]),
+    seeds = methods.some((m) => m.seeds > 1),
+    single = methods.some((m) => m.seeds === 1);
   const sets = testsOf(methods).filter((name) => name !== "drop");
   return sentence([
     `${judged.title}${headline.name === "loss" ? "" : " and loss"} on the test set: ${last > 1 ? `mean of the evaluations in the last ${last} rounds` : "the last evaluation"}${seeds ? ", ± the standard deviation over seeds" : " (1 seed)"}.`,
     judged.higher ? "" : `Less ${judged.label} is better.`,
-    sets.length ? `${listed(sets)}: the ${judged.label} on ${sets.length > 1 ? "further test sets" : "a further test set"}.` : "",
-    testsOf(methods).includes("drop") ? `Drop: how much worse the ${judged.label} is than that of the same run without its attack.` : "",
-    methods.some((m) => known(m.clock)) ? "Simulated: the time it would have taken on the clients' devices, by the run's clock." : "",
-    target !== null ? `Target ${judged.said(target)}${ofFirst ? `: the ${judged.label} of the first method` : ""}.` : "",
-    methods.length > 1 && ahead === null ? `No row is marked: ${single ? "with 1 seed, differences between methods may be due to chance" : "no method is ahead of all others by more than the spread over seeds"}.` : "",
-    methods.some((m) => known(m.lambda_1)) ? `λ₁${methods.some((m) => known(m.trace)) ? " and trace" : ""} of the Hessian${methods.some((m) => known(m.scaled)) ? ", ‖w‖ the norm of the weights" : ""}: ${measuredOn}.` : "",
+    sets.length
+      ? `${listed(sets)}: the ${judged.label} on ${sets.length > 1 ? "further test sets" : "a further test set"}.`
+      : "",
+    testsOf(methods).includes("drop")
+      ? `Drop: how much worse the ${judged.label} is than that of the same run without its attack.`
+      : "",
+    methods.some((m) => known(m.clock))
+      ? "Simulated: the time it would have taken on the clients' devices, by the run's clock."
+      : "",
+    target !== null
+      ? `Target ${judged.format(target)}${ofFirst ? `: the ${judged.label} of the first method` : ""}.`
+      : "",
+    methods.length > 1 && ahead === null
+      ? `No row is marked: ${single ? "with 1 seed, differences between methods may be due to chance" : "no method is ahead of all others by more than the spread over seeds"}.`
+      : "",
+    methods.some((m) => known(m.lambda_1))
+      ? `λ₁${methods.some((m) => known(m.trace)) ? " and trace" : ""} of the Hessian${methods.some((m) => known(m.scaled)) ? ", ‖w‖ the norm of the weights" : ""}: ${measuredOn}.`
+      : "",
     curvedNote(doc, methods),
   ]);
 }
@@ -129,138 +372,21 @@ const CURVED = ["lambda_1", "scaled", "trace"];
 
 /** What the ± of curvature is. */
 function curvedNote(doc, methods) {
-  const off = (name) => methods.some((m) => known(m[`${name}_spread`])), some = doc.curvature.some((one) => methods.includes(doc.methods[one.method]) && known(one.subsample?.lambda_1_spread));
-  const seeds = methods.some((m) => m.seeds > 1), over = [some ? "disjoint parts of the examples" : "", seeds ? "seeds" : ""].filter(Boolean);
+  const off = (name) => methods.some((m) => known(m[`${name}_spread`])),
+    some = doc.curvature.some(
+      (one) => methods.includes(doc.methods[one.method]) && known(one.subsample?.lambda_1_spread),
+    );
+  const seeds = methods.some((m) => m.seeds > 1),
+    over = [some ? "disjoint parts of the examples" : "", seeds ? "seeds" : ""].filter(Boolean);
   return sentence([
-    off("lambda_1") ? `± of λ₁${off("scaled") ? " and λ₁‖w‖²" : ""}: the standard deviation over ${over.join(" or over ")}${over.length > 1 ? ", whichever is larger" : ""}.${methods.length > 1 ? " Where it is larger than the difference between two methods, λ₁ does not rank them." : ""}` : "",
-    off("trace") ? `± of the trace: its standard error over random vectors${over.length ? `, or its standard deviation over ${over.join(" or over ")} if that is larger` : ""}.` : "",
-    methods.some((m) => known(m.lambda_1) && !known(m.lambda_1_spread)) ? "λ₁ without ± was measured on one run, and not on parts of the examples." : "",
+    off("lambda_1")
+      ? `± of λ₁${off("scaled") ? " and λ₁‖w‖²" : ""}: the standard deviation over ${over.join(" or over ")}${over.length > 1 ? ", whichever is larger" : ""}.${methods.length > 1 ? " Where it is larger than the difference between two methods, λ₁ does not rank them." : ""}`
+      : "",
+    off("trace")
+      ? `± of the trace: its standard error over random vectors${over.length ? `, or its standard deviation over ${over.join(" or over ")} if that is larger` : ""}.`
+      : "",
+    methods.some((m) => known(m.lambda_1) && !known(m.lambda_1_spread))
+      ? "λ₁ without ± was measured on one run, and not on parts of the examples."
+      : "",
   ]);
 }
-
-/** What is drawn of a board: the name of the curve, its title, and whether it is the score or a loss. */
-function measures(doc, { judged, headline, methods }) {
-  const tests = testsOf(methods.map((i) => doc.methods[i])).map((name) => [`tests.${name}`, `${judged.title}, ${name}`, true]).filter(([key]) => key !== "tests.drop");
-  return [
-    [headline.name, judged.title, true], ...tests, ...(headline.name === "loss" ? [] : [["loss", "Test loss", false]]), ["train_loss", "Training loss", false],
-    ["personal", `Personal ${judged.label}`, true], ["clients", `Clients' ${judged.label}`, true],
-  ];
-}
-
-const AXES = {
-  round: { name: "Rounds", xTitle: "round", xFormat: whole },
-  bytes: { name: "Bytes", xTitle: "sent", xFormat: bytes },
-  clock: { name: "Simulated time", xTitle: "simulated time", xFormat: seconds },
-  seconds: { name: "Time", xTitle: "time", xFormat: seconds },
-};
-
-/** The axes that some curve has. */
-const axesOf = (doc) => Object.entries(AXES).filter(([key]) => doc.methods.some((m) => Object.values(m.curves).some((one) => one[key])));
-
-function series(doc, axis, measure, field = "curves", members = null) {
-  return doc.methods.map((m, method) => ({ method, name: m.name, of: m[field][measure] }))
-    .filter((one) => !members || members.includes(one.method)).filter((one) => one.of && one.of[axis]).map(({ method, name, of }) => ({ method, name, x: of[axis], y: of.mean, low: of.low, high: of.high }));
-}
-
-function drawTraining(section, doc) {
-  if (!axesOf(doc).some(([key]) => key === kept("axis", "round"))) state.axis = "round";
-  const boards = boardsOf(doc), axis = choices("Horizontal axis", "axis", axesOf(doc).map(([key, one]) => [key, one.name]), "training");
-  section.append(...(boards.length > 1 ? [el("div", { class: "controls" }, axis)] : []),
-    ...boards.flatMap((board) => [sectionHead(board), el("div", { class: "controls" }, legendOf(doc, board), board.which ? null : axis), boardCurves(doc, board)]),
-    note(curveNote(doc), "Point at a chart, or focus it and use the arrow keys, to read values."));
-}
-
-function boardCurves(doc, board) {
-  const { judged, methods, which } = board;
-  const there = measures(doc, board).filter(([name]) => series(doc, "round", name, "curves", methods).length), odd = there.length % 2;
-  return el("div", { class: "pair" }, there.map(([measure, called, score], place) => {
-    const found = series(doc, state.axis, measure, "curves", methods), title = called;
-    const options = { ...AXES[state.axis], name: measure + which, yTitle: score ? judged.unit : "", yFormat: score ? judged.tick : plain, ySaid: score ? judged.said : number, floor: 0, height: odd && !place ? 340 : 280 };
-    return figure(title, "", lines(found, { ...options, sentence: curveSaid(found, title + which, options) }), () => curveTable(found, options), odd && !place ? "whole" : "", which);
-  }));
-}
-
-function curveSaid(found, measure, options) {
-  const ends = found.map((one) => { const i = one.y.findLastIndex(known); return i < 0 ? "" : `${one.name} ends at ${options.ySaid(one.y[i])} (${options.xTitle} ${options.xFormat(one.x[i])})`; });
-  return `${measure} against ${options.xTitle}: ${ends.filter(Boolean).join("; ")}. Arrow keys read values.`;
-}
-
-function curveNote(doc) {
-  const seeds = doc.methods.some((m) => m.begun > 1), all = doc.methods.flatMap((m) => Object.values(m.curves));
-  const most = Math.max(...all.map((one) => one.evaluations)), drawn = Math.max(...all.map((one) => one.round.length));
-  return sentence([
-    seeds ? "Lines are means over the seeds that got so far, bands reach from the least to the largest." : "",
-    drawn < most ? `Of ${whole(most)} evaluations, ${drawn} are drawn.` : "",
-  ]);
-}
-
-function curveTable(found, { xTitle, xFormat, ySaid }) {
-  const places = [...new Set(found.flatMap((one) => one.x.filter(known)))].sort((a, b) => a - b);
-  return {
-    heads: [xTitle, ...found.map((one) => one.name)],
-    rows: places.map((x) => [xFormat(x), ...found.map((one) => { const i = one.x.indexOf(x); return i < 0 ? "" : one.low[i] === one.high[i] ? ySaid(one.y[i]) : `${ySaid(one.y[i])} (${ySaid(one.low[i])} to ${ySaid(one.high[i])})`; })]),
-  };
-}
-
-function drawRecorded(section, doc) {
-  for (const board of boardsOf(doc)) {
-    const keys = [...new Set(board.methods.flatMap((i) => Object.keys(doc.methods[i].recorded)))];
-    if (!keys.length) continue;
-    section.append(sectionHead(board), el("div", { class: "controls" }, legendOf(doc, board)), el("div", { class: "pair" }, keys.map((name) => {
-      const { title, note, unit } = doc.recorded[name], share = unit === "%", found = series(doc, "round", name, "recorded", board.methods);
-      const options = { ...AXES.round, name: name + board.which, yTitle: unit, yFormat: share ? percentTick : plain, ySaid: share ? percents : number, height: 220 };
-      return figure(title, note, lines(found, { ...options, sentence: curveSaid(found, title + board.which, options) }), () => curveTable(found, options), "", board.which);
-    })));
-  }
-  for (const key of new Set(doc.heatmaps.map((one) => one.key))) drawHeatMaps(section, doc, key);
-}
-
-/** A metric that is a list in each round: a row for each of its entries. */
-function drawHeatMaps(section, doc, key) {
-  const { title, note, entries, unit } = doc.recorded[key], share = unit === "%", all = doc.heatmaps.filter((one) => one.key === key);
-  const entry = entries || "entry", format = share ? percents : number, range = share ? [0, 1] : extent(all.flatMap((one) => one.values.flat()), 0);
-  const group = (one) => inSection(doc, one, `seed ${one.seed}`);
-  const chosen = selection(title, `heat map ${key}`, [...new Set(all.map(group))], "recorded");
-  const items = all.filter((one) => group(one) === state[`heat map ${key}`]);
-  section.append(el("h3", {}, title), ...(note ? [el("p", { class: "note" }, note)] : []), chosen,
-    el("div", { class: "panels" }, items.map((item) => {
-      const last = item.values.map((row) => row.at(-1)), least = last.indexOf(Math.min(...last.filter(known)));
-      const ends = least < 0 ? "" : ` In the last round ${entry} ${least} has the least value, ${format(last[least])}.`;
-      return figure(item, "", heat(item.values, {
-        range, format, rowTitle: entry, columnTitle: "round", places: item.round,
-        cell: (j, i) => `${entry} ${j}, round ${item.round[i]}: ${format(item.values[j][i])}`,
-        sentence: `${title} over the rounds of ${item.label}: ${item.values.length} rows.${ends}`,
-      }), () => ({ heads: ["round", ...item.values.map((_, c) => `${entry} ${c}`)], rows: item.round.map((r, i) => [r, ...item.values.map((row) => format(row[i]))]) }));
-    })));
-}
-
-/** A name in code as words. */
-const plainName = (name) => name.replaceAll("_", " ");
-/** A text with the section it is about, where there are several. */
-const inSection = (doc, { section }, text) => (doc.boards.length > 1 ? `${section}, ${text}` : text);
-
-function drawMade(section, doc) {
-  const one = doc.runs[0], shared = Object.entries(one.settings).filter(([name]) => doc.shared.includes(name));
-  section.append(el("h3", {}, doc.runs.length > 1 ? "The same in all runs" : "Settings"), facts(shared.map(([name, value]) => [plainName(name), value])));
-  doc.methods.forEach((method, place) => {
-    const runs = method.runs.map((i) => doc.runs[i]), own = Object.entries(runs[0].settings).filter(([name]) => !doc.shared.includes(name));
-    section.append(el("details", { class: "made", "data-key": `made ${place}`, open: doc.methods.length === 1 },
-      el("summary", {}, sign(place), " ", el("code", {}, method.name), doc.boards.length > 1 ? el("span", { class: "note" }, " on ", el("code", {}, doc.boards[method.board].title)) : ""),
-      facts([["stack", method.stack || "not readable by this version"], ...own.map(([name, value]) => [plainName(name), value])], "stack"),
-      runs.map(drawRun)));
-  });
-}
-
-function drawRun(run) {
-  const machine = Object.entries(run.machine).map(([name, value]) => `${name} ${value}`).join(", ");
-  return el("div", { class: "run" },
-    el("p", {}, el("b", {}, `Seed ${run.seed}`), `: ${run.status === "running" ? `not finished, round ${run.round} of ${run.rounds}` : `${run.status} after round ${run.round}`}, ${seconds(run.seconds)}. fedflat ${run.fedflat}, ${run.made}. `, el("span", { class: "folder" }, run.folder)),
-    el("p", { class: "note" }, machine),
-    run.command ? el("pre", { tabindex: "0", "aria-label": "The command that repeats the run" }, el("code", {}, words(run.command))) : el("p", { class: "note" }, "Data, model or loss were given in Python: no command repeats this run."),
-    run.replayed ? el("p", { class: "note" }, "Its clients or batches were given in a file, which --replay must name.") : null);
-}
-
-/** A command that may be broken between options only. */
-const words = (command) => command.split(/ (?=--)/).flatMap((word, i) => [i ? " " : "", el("span", { class: "word" }, word)]);
-
-const facts = (pairs, wide = "") => el("dl", { class: "facts" }, pairs.map(([name, value]) => el("div", { class: name === wide ? "wide" : "" }, el("dt", {}, name), el("dd", {}, value))));

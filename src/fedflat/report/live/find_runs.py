@@ -15,7 +15,7 @@ Stamp = tuple[str, int, int]
 
 def look(folder: Path) -> tuple[list[Path], list[Stamp]]:
     """The runs and studies in a folder, or the folder itself if it is one; and the stamps of all
-    that tells of them.
+    that belong to them.
 
     Equal stamps mean that nothing has happened, and taking them reads no file.
     """

@@ -75,7 +75,7 @@ class LiveServer(ThreadingHTTPServer):
             super().__init__(("127.0.0.1", port), PageHandler)
         except OSError as error:
             raise SettingError(
-                f"port {port} of this machine cannot be taken: {error.strerror}. Name another one with --port, or "
+                f"port {port} of this machine cannot be opened: {error.strerror}. Name another one with --port, or "
                 "--port 0 for any that is free."
             ) from error
 
