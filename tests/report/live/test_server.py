@@ -266,7 +266,7 @@ def test_a_browser_that_leaves_is_no_error(
 def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(tmp_path) as server:
         with pytest.raises(
-            SettingError, match=f"port {server.server_port} .* cannot be taken: .* --port 0"
+            SettingError, match=f"port {server.server_port} .* cannot be opened: .* --port 0"
         ):
             LiveServer(tmp_path, server.server_port)
         assert main(["dashboard", str(tmp_path), "--port", str(server.server_port)]) == 2
