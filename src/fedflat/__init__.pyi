@@ -68,7 +68,10 @@ from fedflat.data.sets.landmarks import landmarks as landmarks
 from fedflat.data.sets.leaf_shakespeare import leaf_shakespeare as leaf_shakespeare
 from fedflat.data.sets.mapillary import mapillary as mapillary
 from fedflat.data.sets.mnist import mnist as mnist
+from fedflat.data.sets.msls import msls as msls
 from fedflat.data.sets.omniglot import omniglot as omniglot
+from fedflat.data.sets.place_folder import berlin as berlin
+from fedflat.data.sets.place_folder import place_folder as place_folder
 from fedflat.data.sets.public_part import public_part as public_part
 from fedflat.data.sets.public_part import without_public_part as without_public_part
 from fedflat.data.sets.remote_clients import remote_clients as remote_clients

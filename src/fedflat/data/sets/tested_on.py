@@ -1,6 +1,7 @@
 """Training on one data set and testing on another.
 
-tested_on(street(style="game"), street())     clients of the first, test sets of the second
+tested_on(street(style="game"), street())          clients of the first, tests of the second
+tested_on(street(targets="place"), berlin(), add=True)       the tests of both
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from fedflat.data.derived_set import DerivedSet
 from fedflat.data.federation import DataSpec, Federation, OnDemand, PartitionedFederation
-from fedflat.errors import SettingError
-from fedflat.registry.specs import register
+from fedflat.errors import SettingError, flag
+from fedflat.registry.specs import name_of, register
 
 
 @dataclass(frozen=True, repr=False)
@@ -18,6 +19,11 @@ class TestedOn(DerivedSet):
     """The clients of one data set and the test sets of another, of the same classes."""
 
     tests: DataSpec
+    add: bool = False
+    """True: the clients' own test sets stay, and those of the other are added under its name."""
+
+    def __post_init__(self) -> None:
+        flag("tested_on", "add", self.add)
 
     def open(self, seed: int) -> Federation:
         """The federation with the other's test sets."""
@@ -33,6 +39,12 @@ class TestedOn(DerivedSet):
                 f"tested_on: the clients of {self.on} cannot be tested elsewhere. Use another "
                 "data set."
             )
+        if self.add:
+            name = name_of(type(self.tests))
+            others = {
+                name if one == "test" else f"{name}_{one}": t for one, t in other.tests.items()
+            }
+            return replace(fed, more={**fed.more, **others})
         held_out = {"held_out": None} if isinstance(fed, PartitionedFederation) else {}
         return replace(fed, test=other.test, more=other.more, **held_out)  # type: ignore[arg-type]
 
