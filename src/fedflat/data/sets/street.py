@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedflat.core.seeds import numpy_generator
 from fedflat.data.domains import Domain, Domains
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import DataSpec, OnDemand
@@ -67,6 +68,9 @@ class Street(DataSpec):
         The number of clients; each has one town, one weather and one view, divided evenly.
     examples
         Images per client, seven metres apart.
+    uneven
+        How unequal clients are: the standard deviation of the logarithm of their numbers of images,
+        whose mean is ``examples``. 0: all are equal.
     width, height
         Size of an image in pixels.
     style
@@ -104,6 +108,7 @@ class Street(DataSpec):
     view: str = "car,bus"
     clients: int = 50
     examples: int = 20
+    uneven: float = 0.0
     width: int = 128
     height: int = 64
     style: str = "real"
@@ -122,9 +127,11 @@ class Street(DataSpec):
         number("street", "clients", self.clients, low=1, whole=True)
         for name, low in (("examples", 1), ("tests", 1), ("width", 16), ("height", 8)):
             number("street", name, getattr(self, name), low=low, high=1 << 16, whole=True)
-        numbers = self.width * self.height * max(self.examples, self.tests)
+        most = self.examples * (8 if self.uneven else 1)
+        numbers = self.width * self.height * max(most, self.tests)
         number("street", "width times height times examples or tests", numbers, high=MOST_WEIGHTS)
         number("street", "traffic", self.traffic, low=0, high=10)
+        number("street", "uneven", self.uneven, low=0, high=3)
         choice("street", "style", self.style, FINISHES)
         choice("street", "targets", self.targets, ["mask", "place"])
         choice("street", "classes", self.classes, LISTS)
@@ -160,6 +167,14 @@ class Street(DataSpec):
         return _combination(
             tuple(range(self.towns)), self.words("weather"), self.words("view"), client
         )
+
+    def examples_of(self, seed: int, client: int) -> int:
+        """The number of a client's images: at least 4, at most 8 times the mean."""
+        if self.uneven == 0:
+            return self.examples
+        z = numpy_generator(seed, "sizes", client).standard_normal()
+        size = self.examples * float(np.exp(self.uneven * z - self.uneven**2 / 2))
+        return int(min(max(round(size), 4), 8 * self.examples))
 
     def class_names(self) -> tuple[str, ...]:
         return LISTS[self.classes] if self.targets == "mask" else ()
@@ -227,7 +242,8 @@ class StreetMaker:
         """The training examples of ``client``."""
         if client not in self.cache:
             spec = self.spec
-            films = spec.films(self.seed, client, spec.domain(client), spec.examples)
+            frames = spec.examples_of(self.seed, client)
+            films = spec.films(self.seed, client, spec.domain(client), frames)
             roles = DRIVES if spec.targets == "place" else ()
             self.cache[client] = _examples(spec, films, roles)
             each = 4 * spec.width * spec.height * spec.examples

@@ -23,6 +23,7 @@ class TestedOn(DerivedSet):
     """True: the clients' own test sets stay, and those of the other are added under its name."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         flag("tested_on", "add", self.add)
 
     def open(self, seed: int) -> Federation:
