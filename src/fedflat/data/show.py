@@ -9,6 +9,7 @@ from fedflat.data.domains import Domains
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.partition_notes import partitions_in
 from fedflat.data.partitions.lda import Lda
+from fedflat.data.places.show import place_lines
 
 BARS = 40
 """Length of the longest bar, and of a row of bars, in characters."""
@@ -35,6 +36,8 @@ def show(spec: DataSpec, seed: int = 0) -> str:
         lines.append(
             f"held out by the clients for their own tests: {sum(map(len, fed.held_out))} examples"
         )
+    places = place_lines(fed)
+    lines += ["", *places] if places else []
     if fed.test.domains is not None:
         lines += [
             "",
