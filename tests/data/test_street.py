@@ -75,7 +75,7 @@ def test_only_so_many_pictures_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
         maker(client)
     maker(4)
     maker(20)
-    assert list(maker.kept) == [6, 7, 8, 4, 20]
+    assert list(maker.cache) == [6, 7, 8, 4, 20]
 
 
 def test_memory_does_not_grow_with_the_clients() -> None:
