@@ -50,6 +50,7 @@ from fedflat.data.partitions.partition import Partition as Partition
 from fedflat.data.partitions.pathological import pathological as pathological
 from fedflat.data.partitions.quantity_skew import quantity_skew as quantity_skew
 from fedflat.data.sets.camvid import camvid as camvid
+from fedflat.data.sets.celeba import celeba as celeba
 from fedflat.data.sets.cifar10 import cifar10 as cifar10
 from fedflat.data.sets.cifar100 import cifar100 as cifar100
 from fedflat.data.sets.cityscapes import cityscapes as cityscapes
@@ -82,6 +83,7 @@ from fedflat.data.sets.street import street as street
 from fedflat.data.sets.synthetic import synthetic as synthetic
 from fedflat.data.sets.tested_on import tested_on as tested_on
 from fedflat.data.sets.tiny_imagenet import tiny_imagenet as tiny_imagenet
+from fedflat.data.sets.transformed import transformed as transformed
 from fedflat.data.sets.unlabelled import unlabelled as unlabelled
 from fedflat.data.sets.with_source import with_source as with_source
 from fedflat.data.splitting import federate as federate
@@ -205,6 +207,7 @@ from fedflat.models.deeplab import deeplabv3 as deeplabv3
 from fedflat.models.embedder import embedder as embedder
 from fedflat.models.femnist_cnn import femnist_cnn as femnist_cnn
 from fedflat.models.frozen import frozen as frozen
+from fedflat.models.leaf_celeba import leaf_celeba as leaf_celeba
 from fedflat.models.lstm import char_lstm as char_lstm
 from fedflat.models.lstm import word_lstm as word_lstm
 from fedflat.models.mobilenet import mobilenetv2 as mobilenetv2

@@ -47,6 +47,18 @@ def test_a_client_is_a_drawer_and_others_are_for_testing(folder: Path) -> None:
     assert len(omniglot(clients=2).open(1).test) == 4
 
 
+def test_alphabets_are_the_known_domains(folder: Path) -> None:
+    fed = omniglot(clients=4).open(0)
+    assert [fed.domain(client) for client in range(4)] == [("A0",), ("A0",), ("A1",), ("A1",)]
+    assert fed.test.domains is not None
+    assert fed.test.domains.each == (("A0",), ("A0",), ("A1",), ("A1",))
+    some = omniglot(clients=2).open(0)
+    owners = [fed.data(k).labels.tolist() for k in range(4)]
+    for client in range(2):
+        place = owners.index(some.data(client).labels.tolist())
+        assert some.domain(client) == fed.domain(place)
+
+
 def test_wrong_files(folder: Path) -> None:
     (folder / "index.csv").write_text("row,drawer,label,client\n0,1,0,0\n1,16,0,0\n")
     with pytest.raises(DataError, match=r"has 12 images, and index.csv has 2 rows"):

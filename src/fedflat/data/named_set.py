@@ -76,7 +76,7 @@ class NamedSet(DataSpec):
 
     def ready(self, raw: RawSet) -> Examples:
         """The examples with their preprocessing."""
-        return Examples(raw.x, raw.y, raw.classes)
+        return Examples(raw.x, raw.y, raw.classes, domains=raw.domains)
 
     def open(self, seed: int) -> Federation:
         """The federation for this seed, unless the set has its own seed."""

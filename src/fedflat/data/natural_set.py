@@ -55,6 +55,7 @@ class NaturalSet(FileSet):
             raw.classes,
             None,
             raw.users[selected],
+            raw.domains and raw.domains.of(np.flatnonzero(selected).tolist()),
         )
 
     def open(self, seed: int) -> Federation:

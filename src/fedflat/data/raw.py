@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedflat.data.domains import Domains
 from fedflat.errors import DataError
 
 Bytes = NDArray[np.uint8]
@@ -25,6 +26,8 @@ class RawSet:
     coarse: Tensor | None = None
     users: Tensor | None = None
     """The owner of each example; -1 for test examples without a training owner."""
+    domains: Domains | None = None
+    """The domain of each example, if known."""
 
 
 def labels_below(path: Path, labels: Bytes, classes: int, what: str = "label") -> None:

@@ -31,7 +31,9 @@ from fedflat.registry.specs import parse, registered
 from literal.problem import toy_q
 from quadratic import experiment as quadratic
 
-METRICS = [entry.name for entry in registered("metric")]
+OF_DOMAINS = "fedflat.experiments.recording.found_domains"
+"""The module of the metrics that are defined for FedCG only."""
+METRICS = [e.name for e in registered("metric") if e.make.__module__ != OF_DOMAINS]
 
 
 def cosine(a: Tensor, b: Tensor) -> float:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedflat.data.domains import Domains
 from fedflat.data.files.paths import FileLayout
 from fedflat.data.files.pictures import opened
 from fedflat.data.natural_set import NaturalSet
@@ -37,7 +38,8 @@ class Omniglot(NaturalSet):
 
     clients
         The number of drawers, selected from the 120 for training: 15 for each of 8 alphabets. The
-        other five of each are for testing. Each drew every character of an alphabet once.
+        other five of each are for testing. Each drew every character of an alphabet once. The
+        alphabets are the known domains.
     """
 
     layout = FileLayout(("omniglot_small", "omniglot"), ("images.png", "index.csv"))
@@ -52,7 +54,7 @@ class Omniglot(NaturalSet):
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> RawSet:
-        drawers, labels, owners = _index(files[1])
+        drawers, labels, owners, alphabets = _index(files[1])
         images = _image_rows(files[0])
         if len(images) != len(labels):
             raise DataError(
@@ -68,7 +70,10 @@ class Omniglot(NaturalSet):
                 "whole?"
             )
         x, y = torch.from_numpy(images[order]).view(-1, 1, 28, 28), torch.from_numpy(labels[order])
-        return RawSet(x, y, train, int(labels.max()) + 1, users=torch.from_numpy(users))
+        domains = Domains(("alphabet",), tuple((alphabets[place],) for place in order))
+        return RawSet(
+            x, y, train, int(labels.max()) + 1, users=torch.from_numpy(users), domains=domains
+        )
 
     def owners(self) -> Index:
         raw = self.raw()
@@ -76,8 +81,8 @@ class Omniglot(NaturalSet):
         return np.unique(raw.users[: raw.train].numpy())
 
 
-def _index(path: Path) -> tuple[Index, Index, Index]:
-    """The drawer, the label and the client of each row."""
+def _index(path: Path) -> tuple[Index, Index, Index, list[str]]:
+    """The drawer, the label, the client and the alphabet of each row."""
     try:
         with open_text(path, newline="") as file:
             rows = list(csv.DictReader(file))
@@ -91,7 +96,7 @@ def _index(path: Path) -> tuple[Index, Index, Index]:
             f"{path} must have the columns drawer, label and client, whole numbers: {error!r}."
         ) from None
     drawers, labels, owners = table.T
-    return drawers, labels, owners
+    return drawers, labels, owners, [row.get("alphabet") or "unknown" for row in rows]
 
 
 def _image_rows(path: Path) -> Bytes:

@@ -1,0 +1,190 @@
+"""The domains that a method with a domain classifier finds, and their graph (FedCG).
+
+Measured whenever the model is evaluated. Found domains are the student's most probable ones of the
+images of the main test set. Purity and mutual information compare them with the known domains of
+the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from fedflat.data.domain_match import mutual_information, purity
+from fedflat.errors import SettingError
+from fedflat.experiments.callbacks import Seen
+from fedflat.experiments.evaluation import load
+from fedflat.experiments.prepare import PreparedRun
+from fedflat.experiments.recording.recorder import Metric, RoundView
+from fedflat.models.domain_branches import ADJACENCY, STUDENT
+from fedflat.registry.specs import register
+from fedflat.server.piece import StepResult
+
+CHUNK = 256
+
+
+def found_domains(s: RoundView, new: StepResult) -> list[int]:
+    """The student's domain of each image of the main test set, computed once per round."""
+    if "found domains" not in s.scratch:
+        learner, data = s.prepared.learner, s.prepared.fed.test
+        load(learner, new.model)
+        student = learner.flat.module.eval().get_submodule(STUDENT)
+        chunks = torch.arange(len(data)).split(CHUNK)
+        with torch.no_grad():
+            found = [student(data.batch(chunk, learner.dtype).inputs).argmax(1) for chunk in chunks]
+        s.scratch["found domains"] = torch.cat(found).tolist()
+    return list(s.scratch["found domains"])
+
+
+def _network(metric: Metric, prepared: PreparedRun) -> nn.Module:
+    module = prepared.learner.flat.module
+    if not hasattr(module, ADJACENCY):
+        raise SettingError(
+            f"record: {metric.key} is for methods with branches for domains, such as fedcg(). "
+            "Remove it from --record."
+        )
+    return module
+
+
+class _OfTheStudent(Metric):
+    """Base class of metrics of found domains."""
+
+    def check(self, prepared: PreparedRun) -> None:
+        """The method must have a classifier of domains."""
+        if not hasattr(_network(self, prepared), STUDENT):
+            raise SettingError(
+                f"record: {self.key} looks at the domains that a classifier finds, and "
+                f"{prepared.exp.method} has none. Remove it from --record."
+            )
+
+    def cost(self, prepared: PreparedRun) -> str:
+        """A forward pass of the student."""
+        return "one forward pass of the domain classifier over the test set every evaluation"
+
+
+class _Match(_OfTheStudent):
+    """Base class of comparisons with known domains."""
+
+    def check(self, prepared: PreparedRun) -> None:
+        """The test set must have several known domains."""
+        super().check(prepared)
+        domains = prepared.fed.test.domains
+        if domains is None or len(set(domains.each)) < 2:
+            raise SettingError(
+                f"record: {self.key} compares found domains with known ones, and the test set has "
+                "one domain or none. Use data such as transformed(...), or remove it."
+            )
+
+    def known(self, s: RoundView) -> tuple[tuple[str, ...], ...]:
+        """The known domain of each test image."""
+        domains = s.prepared.fed.test.domains
+        assert domains is not None
+        return domains.each
+
+
+@register("metric", "domain_purity")
+@dataclass(frozen=True, repr=False)
+class DomainPurity(_Match):
+    """Share of test images of the most frequent known domain of their found domain."""
+
+    title = "Purity of the found domains"
+    note = "Share of test images that are of the most frequent known domain of their found domain."
+    unit = "%"
+
+    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+        """The purity, if the round is evaluated."""
+        return {self.key: purity(found_domains(s, new), self.known(s))} if s.due else {}
+
+
+@register("metric", "domain_information")
+@dataclass(frozen=True, repr=False)
+class DomainInformation(_Match):
+    """Adjusted mutual information of found and known domains of the test images."""
+
+    title = "Adjusted mutual information of found and known domains"
+    note = "1 if the found domains are the known ones, 0 on average if they are random."
+
+    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+        """The information, if the round is evaluated."""
+        return {self.key: mutual_information(found_domains(s, new), self.known(s))} if s.due else {}
+
+
+@register("metric", "domain_shares")
+@dataclass(frozen=True, repr=False)
+class DomainShares(_OfTheStudent):
+    """Share of the test images of each found domain."""
+
+    title = "Test images of each found domain"
+    note = "Share of the test images for which the student finds each domain most probable."
+    entries = "domain"
+    unit = "%"
+
+    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+        """The shares, if the round is evaluated."""
+        if not s.due:
+            return {}
+        domains = len(s.prepared.learner.flat.module.get_buffer(ADJACENCY))
+        counts = torch.bincount(torch.tensor(found_domains(s, new)), minlength=domains)
+        return {self.key: (counts / counts.sum()).tolist()}
+
+
+@register("metric", "domain_graph")
+@dataclass(frozen=True, repr=False)
+class DomainGraph(Metric):
+    """The graph of domains after each round, row by row."""
+
+    title = "Graph of the domains"
+    note = "Entries of the matrix A, row by row: how much each domain takes from each other one."
+    entries = "entry"
+
+    def check(self, prepared: PreparedRun) -> None:
+        """The method must have a graph."""
+        _network(self, prepared)
+
+    def cost(self, prepared: PreparedRun) -> str:
+        """Nothing."""
+        return "nothing"
+
+    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+        """The entries."""
+        learner = s.prepared.learner
+        load(learner, new.model)
+        return {self.key: learner.flat.module.get_buffer(ADJACENCY).flatten().tolist()}
+
+
+@register("metric", "branch_weight")
+@dataclass(frozen=True, repr=False)
+class BranchWeight(Metric):
+    """The learnt weight of the branches, lambda; with several layers, of each of them."""
+
+    title = "Weight of the branches"
+    note = "The learnt factor lambda of the domain branches of each layer."
+    entries = "layer"
+
+    def check(self, prepared: PreparedRun) -> None:
+        """The method must learn such a weight."""
+        _network(self, prepared)
+        if not _weights(prepared.learner.flat.module):
+            raise SettingError(
+                f"record: {self.key} is learnt by fedcg() with agnostic=True and "
+                "learn_weight=True. Remove it from --record."
+            )
+
+    def cost(self, prepared: PreparedRun) -> str:
+        """Nothing."""
+        return "nothing"
+
+    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+        """The weight, or a list of them."""
+        load(s.prepared.learner, new.model)
+        found = _weights(s.prepared.learner.flat.module)
+        return {self.key: found[0] if len(found) == 1 else found}
+
+
+def _weights(module: nn.Module) -> list[float]:
+    layers = [module.get_submodule(f"network.{name}") for name in module.names]  # type: ignore[union-attr]
+    return [
+        float(layer.weight.detach()) for layer in layers if isinstance(layer.weight, nn.Parameter)
+    ]
