@@ -46,6 +46,10 @@ class _Pending:
     """The client's process that it was sent to; empty if it was not sent yet."""
     gone: float | None = None
     """Since when the client has been away."""
+    sent: float = 0.0
+    """When it was sent."""
+    patience: float = 30.0
+    """Seconds after which it is sent again to a client that does nothing: it was lost."""
 
 
 class NetworkPool(ClientPool):
@@ -150,7 +154,7 @@ class NetworkPool(ClientPool):
                 return
             client.broadcast = id
         if self.session.push(one.name, "request", one.message):
-            one.process, one.gone = client.process, None
+            one.process, one.gone, one.sent = client.process, None, time.monotonic()
 
     def _look_after(self, one: _Pending) -> None:
         """Send a request again to a client that has come back; fail it if it stays away."""
@@ -158,6 +162,11 @@ class NetworkPool(ClientPool):
         online = one.name in self.session.online()
         if online and one.process == client.process:
             one.gone = None
+            if not client.busy and time.monotonic() - one.sent > one.patience:
+                one.patience *= 2
+                client.broadcast = ""
+                self.session.log(client=one.name, again=one.request.id)
+                self._send(one)
             return
         if online:
             if one.process:

@@ -277,11 +277,19 @@ class Node:
             answer, afresh = self._answer(message, broadcast, content)
         finally:
             self.busy = ""
-        self._send("reply", answer, request=message.id, afresh=afresh)
+        self._deliver(answer, message.id, afresh)
         spent = time.monotonic() - began
         self.say(f"{self.name}: answered {message.id} in {spent:.1f} s, {len(answer):,} bytes")
         if afresh:
             self.say(f"{self.name}: the state {message.state_id} was lost, and a new one is begun")
+
+    def _deliver(self, answer: bytes, request: str, afresh: bool) -> None:
+        """Send a reply; while the server is away, wait for it."""
+        end = time.monotonic() + self.settings.wait
+        while not self._send("reply", answer, request=request, afresh=afresh):
+            if time.monotonic() > end:
+                return
+            time.sleep(STEP)
 
     def _answer(
         self, message: RequestMessage, broadcast: bytes, content: bytes

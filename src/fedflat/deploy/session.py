@@ -61,6 +61,8 @@ class ClientLink:
     """The id of the last broadcast that its process was sent."""
     asked: float = -AGAIN
     """When it was last sent an offer or a job."""
+    busy: str = ""
+    """The request that it works on, as it said in its last hello."""
     late: set[str] = field(default_factory=set)
     """Requests that were given up, and that it may still work on."""
     sent: int = 0
@@ -254,6 +256,7 @@ class Session:
 
     def _hello(self, client: ClientLink, fields: dict[str, Any] | Any) -> None:
         process, version = str(fields.get("process", "")), str(fields.get("version", ""))
+        client.busy = str(fields.get("busy", ""))
         if process != client.process:
             what = "is back" if client.process else "is here"
             self.say(f"  {client.name} {what}")

@@ -1,0 +1,256 @@
+"""What a federation of real processes survives: prints a table.
+
+``python tests/deploy/faults.py`` takes about five minutes. Eight clients on loopback, each a process,
+and all at once: three are killed with -9 again and again and come back, two are late past the
+deadline, one sends NaN, one far too large replies, one its first reply again with every other. A
+client without a registered certificate and one of another federation try to join. The server is
+killed with -9 twice and resumed, and its transport is closed and opened again.
+
+The check: a simulation whose cohorts are the clients that counted in each round ends with the same
+bits. So every reply that counted had the right content, weight and client state, and no other did.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from deploy.real_clients import ENVIRONMENT, PATIENCE, Processes, fedflat, processes
+
+HERE = Path(__file__).parent
+NAMES = [f"c{k}" for k in range(8)]
+KILLED, LATE, NAN, LARGE, REPLAY = NAMES[:3], NAMES[3:5], NAMES[5], NAMES[6], NAMES[7]
+METHOD = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10)"
+ON = "digits(lda(0.5), clients=8)"
+TIMEOUT = 12.0
+LOCAL = ("--local-epochs", "20", "--lr", "0.01")
+SERVER_KILLS = (4, 9)
+REOPENED = 12
+
+
+class Faults:
+    """One run with all faults."""
+
+    def __init__(self, made: Processes, rounds: int) -> None:
+        self.made, self.rounds = made, rounds
+        self.kills = dict.fromkeys(KILLED, 0)
+        self.stop = threading.Event()
+
+    def script(self, name: str, script: str, *words: str) -> subprocess.Popen[bytes]:
+        """Start one of the scripts beside this file."""
+        with (self.made.at / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, str(HERE / script), *words],
+                cwd=self.made.at,
+                env={**os.environ, **ENVIRONMENT},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self.made.running[name] = process
+        return process
+
+    def start_clients(self) -> None:
+        """Start the eight clients."""
+        for part, name in enumerate(NAMES):
+            words = ("deploy", "join", f"federation/participants/{name}.join", "--data", ON)
+            own = ("--part", str(part))
+            fault = {NAN: "nan", LARGE: "oversized", REPLAY: "replay"}.get(
+                name, f"late={TIMEOUT + 2}"
+            )
+            if name in KILLED:
+                self.made.join(name, ON, part, watched=False)
+            else:
+                self.script(name, "faulty_client.py", fault, *words, *own)
+
+    def start_strangers(self) -> None:
+        """A client whose certificate is not registered any more, and one of another federation."""
+        made = self.made
+        fedflat("deploy", "init", "federation", "--clients", "unknown", at=made.at)
+        (made.folder / "clients" / "unknown.crt").unlink()
+        made.join("unknown", ON, 0)
+        other = ("--clients", "c0", "--address", f"127.0.0.1:{made.port}")
+        fedflat("deploy", "init", "other", *other, at=made.at)
+        words = ("deploy", "join", "other/participants/c0.join", "--data", ON, "--part", "0")
+        made.start("wrong", *words, "--wait", "20", watched=True)
+
+    def serve(self) -> int:
+        """Run the server, kill it twice, and resume it."""
+        options = ("--min-replies", "1", "--round-timeout", str(TIMEOUT), "--on-bad", "skip")
+        words = ("--test", ON, "--rounds", str(self.rounds), "--out", "there", *options)
+        own = ("--clients-per-round", "8", "--checkpoint-every", "3", "--seed", "3", *LOCAL)
+        restart = ("restarting_server.py", str(REOPENED))
+        server = self.script("serve", *restart, "deploy", "serve", METHOD, *words, *own)
+        for when in SERVER_KILLS:
+            self.wait_for_round(when, server)
+            server.send_signal(signal.SIGKILL)
+            server.wait()
+            resumed = ("deploy", "serve", "--resume", "there", "--checkpoint-every", "3")
+            server = self.script("serve", *restart, *resumed)
+        return server.wait(4 * PATIENCE)
+
+    def wait_for_round(self, round: int, server: subprocess.Popen[bytes]) -> None:
+        """Wait until a round has begun."""
+        end = time.monotonic() + PATIENCE
+        while max((e["round"] for e in self.made.entries() if "round" in e), default=-1) < round:
+            assert server.poll() is None, self.made.log("serve")
+            assert time.monotonic() < end, "the round did not begin"
+            time.sleep(0.2)
+
+    def keep_killing(self) -> None:
+        """Kill a client's process in the middle of its next work, each time it has answered twice."""
+        killed_at = dict.fromkeys(KILLED, 0)
+        while not self.stop.wait(0.5):
+            for name in KILLED:
+                replies = self.replies(name)
+                if replies < killed_at[name] + 2:
+                    continue
+                killed_at[name] = replies
+                for child in self.children(name):
+                    os.kill(child, signal.SIGKILL)
+                    self.kills[name] += 1
+
+    def replies(self, name: str) -> int:
+        """How many replies of a client the server has."""
+        entries = self.made.entries()
+        return sum(e.get("client") == name and e.get("outcome") == "reply" for e in entries)
+
+    def children(self, name: str) -> list[int]:
+        """The processes that the process of a client watches."""
+        parent = self.made.running[name].pid
+        listed = Path(f"/proc/{parent}/task/{parent}/children")
+        return [int(child) for child in listed.read_text().split()]
+
+    def run(self) -> int:
+        """All of it; the server's last status."""
+        self.start_clients()
+        self.start_strangers()
+        killer = threading.Thread(target=self.keep_killing, daemon=True)
+        killer.start()
+        try:
+            return self.serve()
+        finally:
+            self.stop.set()
+            killer.join()
+
+
+def counted(made: Processes, rounds: int) -> list[list[int]]:
+    """The clients whose replies counted in each round, by the logs of the server."""
+    not_finite: dict[int, set[int]] = {}
+    for line in (made.at / "there" / "recorded.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        bad = {one["client"] for one in row.get("missing", []) if one["reason"] == "not finite"}
+        not_finite[row["round"] - 1] = bad
+    found: list[set[int]] = [set() for _ in range(rounds)]
+    at = 0
+    for entry in made.entries():
+        if "online" in entry:
+            at = entry["round"]
+            found[at] = set()
+        elif entry.get("outcome") == "reply":
+            client = int(entry["client"][1:])
+            if client not in not_finite.get(at, set()):
+                found[at].add(client)
+    return [sorted(clients) for clients in found]
+
+
+def table(faults: Faults, status: int, same: bool, cohorts: list[list[int]]) -> list[list[str]]:
+    """What was done and what was seen."""
+    made, entries = faults.made, faults.made.entries()
+
+    def outcomes(names: list[str], *wanted: str) -> str:
+        hits = [e for e in entries if e.get("client") in names and e.get("outcome") in wanted]
+        return str(len(hits))
+
+    def seen(key: str) -> int:
+        return sum(key in entry for entry in entries)
+
+    old = sum(entry.get("why") == "of an earlier session" for entry in entries)
+    refused = [e["unread"] for e in entries if "unread" in e]
+    heard = {e["client"] for e in entries if "outcome" in e}
+    return [
+        [
+            "3 clients killed -9",
+            f"{sum(faults.kills.values())} kills; {seen('again')} requests repeated to clients that came back",
+        ],
+        [
+            "2 clients late",
+            f"{outcomes(LATE, 'too late')} replies too late; {outcomes(LATE, 'dropped')} dropped when they came",
+        ],
+        [
+            "1 client sends NaN",
+            f"{sum(1 for e in _missing(made) if e['reason'] == 'not finite')} replies not counted",
+        ],
+        ["1 client sends too much", f"{outcomes([LARGE], 'refused')} replies refused"],
+        [
+            "1 client replays",
+            f"{outcomes([REPLAY], 'dropped')} old replies dropped; {old} more of earlier sessions",
+        ],
+        [
+            "certificate not registered",
+            f"{'; '.join(refused)[:90]}; the client ended with status {made.running['unknown'].poll()}",
+        ],
+        [
+            "certificate of another CA",
+            f"never connected; the client ended with status {made.running['wrong'].poll()}",
+        ],
+        ["server killed -9 twice", f"resumed; status {status} in the end"],
+        ["transport reopened", f"{seen('reopened')} times"],
+        ["clients heard", ", ".join(sorted(heard))],
+        ["state begun afresh", str(seen("afresh"))],
+        ["replies counted", f"{sum(map(len, cohorts))} in {len(cohorts)} rounds"],
+        ["same bits as a simulation of those", "yes" if same else "NO"],
+    ]
+
+
+def _missing(made: Processes) -> list[dict[str, Any]]:
+    lines = (made.at / "there" / "recorded.jsonl").read_text().splitlines()
+    return [one for line in lines for one in json.loads(line).get("missing", [])]
+
+
+def run_all(at: Path, rounds: int = 16) -> tuple[list[list[str]], bool]:
+    """Run with all faults, and again as a simulation; the table, and whether all is right."""
+    with processes(at, NAMES) as made:
+        faults = Faults(made, rounds)
+        status = faults.run()
+        if status != 0:
+            print(made.log("serve"))
+            return [["server", f"status {status}"]], False
+        for name in ("wrong", "unknown"):
+            made.running[name].wait(PATIENCE)
+        cohorts = counted(made, rounds)
+        (at / "replay.json").write_text(json.dumps({"cohorts": cohorts, "orders": None}))
+        common = ("--rounds", str(rounds), "--seed", "3", "--out", "here", *LOCAL)
+        how = ("--replay", "replay.json", "--executor", "in-process", "--threads", "1")
+        here = fedflat("run", METHOD, "--on", ON, *common, *how, at=at)
+        assert here.returncode == 0, here.stderr
+        final = "final.safetensors"
+        same = (at / "here" / final).read_bytes() == (at / "there" / final).read_bytes()
+        found = table(faults, status, same, cohorts)
+        heard = {e["client"] for e in made.entries() if "outcome" in e}
+        right = (
+            same
+            and heard <= set(NAMES)
+            and all(made.running[n].poll() == 2 for n in ("wrong", "unknown"))
+        )
+        print(json.dumps([[NAMES[k] for k in cohort] for cohort in cohorts]))
+        return found, right
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        rows, right = run_all(Path(place))
+    width = max(len(row[0]) for row in rows)
+    for left, text in rows:
+        print(f"{left:<{width}}  {text}")
+    sys.exit(0 if right else 1)

@@ -1,0 +1,237 @@
+"""What the server and clients say to each other, with queues in place of a network."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedflat.deploy.extra import missing_packages
+
+if missing_packages():
+    pytest.skip("needs the extra fedflat[deploy]", allow_module_level=True)
+
+from deploy.in_memory import Federation
+from fedflat.client.state_store import StateStore
+from fedflat.data.sets.remote_clients import RemoteClients
+from fedflat.deploy import node, session
+from fedflat.deploy.envelope import Signer
+from fedflat.deploy.executor import Deployed
+from fedflat.errors import FedflatError, RunError, SettingError
+from fedflat.experiments.api import run
+from fedflat.experiments.experiment import data_set
+from fedflat.experiments.results.results import Result
+
+ON = "digits(lda(0.5), clients=2)"
+METHOD = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10)"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hellos often enough that nothing waits for the next one."""
+    monkeypatch.setattr(node, "BEAT", 0.05)
+    monkeypatch.setattr(node, "STEP", 0.05)
+    monkeypatch.setattr(session, "AGAIN", 0.2)
+
+
+def begin(fed: Federation, **more: Any) -> session.Session:
+    """A session whose clients are all there."""
+    found = fed.session(**more)
+    count = len(found.clients)
+    fed.until(found, lambda: len(found.online()) == count)
+    found.begin(found.online())
+    found.write_roster()
+    return found
+
+
+def train(fed: Federation, rounds: int = 2, **more: Any) -> Result:
+    """A run of the federation; ``executor`` may have further settings."""
+    executor = Deployed(str(fed.folder.path), run="r", **more.pop("executor", {}))
+    on = RemoteClients(str(fed.folder.path), "r", data_set(ON))
+    settings = {"clients_per_round": 2, "local_epochs": 1, "quiet": True, **more}
+    return run(METHOD, on=on, rounds=rounds, executor=executor, **settings)
+
+
+def test_a_run_has_the_bits_of_a_simulation(tmp_path: Path) -> None:
+    fed = Federation(tmp_path, ["a", "b"])
+    fed.join("a", ON, 0)
+    fed.join("b", ON, 1)
+    server = begin(fed)
+    there = train(fed, out=tmp_path / "run")
+    server.end()
+    for client in fed.clients:
+        client.join()
+        assert client.error is None
+    server.close()
+    here = run(METHOD, on=ON, rounds=2, clients_per_round=2, local_epochs=1, threads=1, quiet=True)
+    assert there.model is not None
+    assert here.model is not None
+    assert there.model.params.equal(here.model.params)
+    assert there.rows[-1]["accuracy"] == here.rows[-1]["accuracy"]
+
+
+def test_another_version_is_refused_on_both_sides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node, "__version__", "0.0.1")
+    fed = Federation(tmp_path, ["a"])
+    client, server = fed.join("a", ON, 0), fed.session()
+    fed.until(server, lambda: not client.thread.is_alive())
+    assert isinstance(client.error, SettingError)
+    assert "a has 0.0.1. Use the same version on both sides" in str(client.error)
+    assert "a has 0.0.1" in server.clients["a"].refusal
+    server.close()
+
+
+def test_data_with_several_clients_need_a_part(tmp_path: Path) -> None:
+    fed = Federation(tmp_path, ["a"])
+    client, server = fed.join("a", ON), fed.session()
+    fed.until(server, lambda: not client.thread.is_alive() and bool(server.clients["a"].refusal))
+    assert "has 2 clients, and this is one" in str(client.error)
+    assert "has 2 clients, and this is one" in server.clients["a"].refusal
+    server.close()
+
+
+def test_data_that_do_not_fit_are_refused_before_the_first_round(tmp_path: Path) -> None:
+    fed = Federation(tmp_path, ["a", "b"])
+    fed.join("a", ON, 0)
+    fed.join("b", "diabetes(iid(), clients=1)")
+    server = begin(fed)
+    with pytest.raises(SettingError, match="the data of b do not fit: their inputs are"):
+        train(fed)
+    server.end()
+    server.close()
+
+
+def test_a_lost_state_is_begun_afresh_and_both_say_so(tmp_path: Path) -> None:
+    class Forgetful(node.Node):
+        """Loses its states after its second answer."""
+
+        def _request(self, content: bytes) -> None:
+            super()._request(content)
+            if (self.settings.folder / "run-r").exists() and len(self.broadcasts) == 2:
+                shutil.rmtree(self.settings.folder / "run-r", ignore_errors=True)
+
+    fed = Federation(tmp_path, ["a", "b"])
+    fed.join("a", ON, 0, Forgetful)
+    fed.join("b", ON, 1)
+    server = begin(fed)
+    result = train(fed, rounds=3)
+    server.end()
+    server.close()
+    assert result.status == "done"
+    assert "  a had lost its state and has begun a new one" in fed.lines
+    assert "a: the state 1/1/0 was lost, and a new one is begun" in fed.lines
+    entries = [json.loads(line) for line in server._log.read_text().splitlines()]
+    assert [e["request"] for e in entries if e.get("afresh")] == ["2/1/0"]
+
+
+def test_a_full_disk_fails_the_request_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = StateStore.put
+
+    def full(self: StateStore, id: str, state: Any) -> None:
+        if self.folder.parent.name == "a":
+            raise RunError("the disk is full: a.state could not be written.")
+        put(self, id, state)
+
+    monkeypatch.setattr(StateStore, "put", full)
+    fed = Federation(tmp_path, ["a", "b"])
+    fed.join("a", ON, 0)
+    fed.join("b", ON, 1)
+    server = begin(fed)
+    result = train(fed, min_replies=1, out=tmp_path / "run")
+    server.end()
+    server.close()
+    assert result.status == "done"
+    log = (tmp_path / "run" / "recorded.jsonl").read_text()
+    assert log.count("the disk is full") == 2
+
+
+def test_a_late_client_is_left_out_and_not_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = threading.Event()
+
+    class Late(node.Node):
+        def _answer(self, *arguments: Any) -> Any:
+            free.wait(60)
+            return super()._answer(*arguments)
+
+    fed = Federation(tmp_path, ["a", "b"])
+    fed.join("a", ON, 0)
+    fed.join("b", ON, 1, Late)
+    server = begin(fed)
+    executor = {"round_timeout": 1.0}
+    result = train(fed, rounds=3, min_replies=1, out=tmp_path / "run", executor=executor)
+    free.set()
+    assert result.status == "done"
+    assert result.ledger.missing == 1
+    entries = [line for line in server._log.read_text().splitlines() if '"online"' in line]
+    assert ['"online": ["a", "b"]' in line for line in entries] == [True, False, False]
+    server.end()
+    server.close()
+
+
+def test_old_and_unsigned_replies_are_dropped(tmp_path: Path) -> None:
+    class Replaying(node.Node):
+        first: bytes | None = None
+
+        def _send(self, kind: str, body: bytes = b"", **fields: Any) -> bool:
+            if kind == "reply":
+                old = Signer("a", self.signer.key).seal("server", kind, "old", body, **fields)
+                self.link.send(old)
+                stranger = Signer("b", self.signer.key)
+                self.link.send(stranger.seal("server", kind, self.server, body, **fields))
+                self.first = self.first or self.signer.seal(
+                    "server", kind, self.server, body, **fields
+                )
+                self.link.send(self.first)
+            return super()._send(kind, body, **fields)
+
+    fed = Federation(tmp_path, ["a", "b"])
+    fed.join("a", ON, 0, Replaying)
+    fed.join("b", ON, 1)
+    server = begin(fed)
+    there = train(fed)
+    server.end()
+    server.close()
+    log = server._log.read_text()
+    assert log.count("of an earlier session") == 2
+    assert server.unheard == {"it is not signed by 'b'": 2}
+    assert log.count('"dropped"') >= 2
+    here = run(METHOD, on=ON, rounds=2, clients_per_round=2, local_epochs=1, threads=1, quiet=True)
+    assert there.model is not None
+    assert here.model is not None
+    assert there.model.params.equal(here.model.params)
+
+
+def test_too_few_clients_is_an_error_that_says_how_to_go_on(tmp_path: Path) -> None:
+    fed = Federation(tmp_path, ["a", "b"])
+    server = fed.session()
+    server.least, server.wait = 2, 0.3
+    with pytest.raises(RunError, match=r"0 clients are here .* and 2 are needed; a, b are not"):
+        server.wait_until(lambda: False, "here")
+    server.close()
+
+
+def test_a_certificate_that_was_removed_shuts_a_client_out(tmp_path: Path) -> None:
+    fed = Federation(tmp_path, ["a", "b"])
+    (fed.folder.path / "clients" / "a.crt").unlink()
+    client, server = fed.join("a", ON, 0), fed.session()
+    fed.until(server, lambda: not client.thread.is_alive())
+    assert "a is not registered here" in str(client.error)
+    assert list(server.clients) == ["b"]
+    server.close()
+
+
+def test_what_cannot_be_deployed_is_refused() -> None:
+    with pytest.raises(FedflatError, match="the data of this run are here"):
+        run(
+            "fedavg", on=ON, rounds=1, clients_per_round=2, executor=Deployed("nowhere"), quiet=True
+        )
