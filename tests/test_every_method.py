@@ -59,6 +59,8 @@ ROWS = {
     "chain": "chain(sam(rho=0.05), feddyn(alpha=0.1))",
     "clip": "clip(norm=0.5)",
     "cutout": "cutout(side=3)",
+    "dp": "dp(noise=0.5, clip=0.1)",
+    "dp_fedsam": "dp_fedsam(rho=0.05, noise=0.5, clip=0.1)",
     "ema": "ema(gamma=0.7)",
     "fedacg": "fedacg(lam=0.8, beta=0.1)",
     "fedadagrad": "fedadagrad(lr=0.05, flavour='torch')",
@@ -152,6 +154,8 @@ TOGETHER = [
     "fedsmoo(rho=0.1) + median()",
     "centralised() + last_sam(rho=0.05)",
     "self_training(sure=0.5) + sam(rho=0.05) + swa(start=1, cycle=1)",
+    "fedgloss(rho_s=0.1, beta=10.0) + dp(noise=0.5, clip=0.1) + wima(window=2)",
+    "feddyn(alpha=0.1) + sam(rho=0.05) + dp(noise=0.5, clip=0.1) + server_momentum(beta=0.5)",
 ]
 """Combinations of the papers, and some of our own."""
 
@@ -374,11 +378,17 @@ def _nothing_private(exp: Experiment, request: Request, reply: Reply, memory: Cl
         for piece in method.client
         if piece.upload_vectors and walking
     }
-    small = {"fedcr": 2} if "fedcr" in reply.extras else {}
+    statistics = [piece.key for piece in method.client if piece.uploads_statistics]
+    small = dict.fromkeys(statistics, 2) if walking else {}
     assert {key: len(named) for key, named in reply.extras.items()} == sent | small
     for extras in (reply.extras, request.broadcast.extras):
         for key, named in extras.items():
-            small_shapes = {"fedcr": (3, FEATURES), "adabest": (), "fedcg": (_teacher(method),)}
+            small_shapes = {
+                "fedcr": (3, FEATURES),
+                "adabest": (),
+                "dp": (),
+                "fedcg": (_teacher(method),),
+            }
             shape = small_shapes.get(key, (dim,))
             assert all(
                 t.shape == shape for name, t in named.items() if not name.endswith("_buffers")
@@ -419,6 +429,7 @@ def _declared_cost(prepared: PreparedRun, run_folder: Costs, ears: Listening) ->
         4 if any(piece.needs_cohort_order for piece in exp.method.client) else 0
     )  # two numbers in double precision
     numbers[0] += exchanges * _teacher(exp.method)
+    numbers[0] += 2 if any(piece.key == "dp" for piece in exp.method.client) else 0  # a double
     declared = tuple(4 * clients * (n + whole) if cost.down else 0 for n in numbers)
     visits = [
         request

@@ -126,6 +126,8 @@ from fedflat.flatness.plane import Plane as Plane
 from fedflat.flatness.points import losses as losses
 from fedflat.flatness.surface import Surface as Surface
 from fedflat.methods.adabest import adabest as adabest
+from fedflat.methods.dp import dp as dp
+from fedflat.methods.dp import dp_fedsam as dp_fedsam
 from fedflat.methods.fedacg import fedacg as fedacg
 from fedflat.methods.fedala import fedala as fedala
 from fedflat.methods.fedbuff import fedasync as fedasync

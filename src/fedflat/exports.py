@@ -40,6 +40,8 @@ TEXT_NAMES = {
     "diabetes": "fedflat.data.sets.diabetes",
     "digits": "fedflat.data.sets.digits",
     "dirichlet": "fedflat.data.partitions.dirichlet",
+    "dp": "fedflat.methods.dp",
+    "dp_fedsam": "fedflat.methods.dp",
     "ema": "fedflat.methods.pieces",
     "embedder": "fedflat.models.embedder",
     "exponential": "fedflat.topologies.groupings.growth",

@@ -227,6 +227,22 @@ CASES = {
         plan={"wd": 0.1},
         server=[(2.19989492, 1.23284946), (1.62941942, 0.85914724)],
     ),
+    # DP-FedSAM (Shi et al., CVPR 2023), without noise
+    "dp_fedsam/full": Case(
+        twin="dp_fedsam",
+        settings={"rho": 0.5, "noise": 0.0, "clip": 0.5},
+        server=[(2.64776267, 1.65264026), (2.2736333, 1.32237765)],
+    ),
+    "dp_fedsam/part": Case(
+        twin="dp_fedsam",
+        settings={"rho": 0.5, "noise": 0.0, "clip": 0.5},
+        participation="part",
+        server=[
+            (2.59678917, 1.70432952),
+            (2.26029012, 1.33450742),
+            (1.88534224, 1.00372942),
+        ],
+    ),
     # 6.2 FedASAM (Kwon et al., ICML 2021; Caldarola et al., ECCV 2022)
     "fedasam/full": Case(
         twin="fedasam",

@@ -12,6 +12,8 @@ TWINS = {
     "adagrad": "fedopt",
     "adam": "fedopt",
     "asam": "fedasam",
+    "dp": "dp_fedsam",
+    "dp_fedsam": "dp_fedsam",
     "ema": "ema",
     "fedacg": "fedacg",
     "fedadagrad": "fedopt",

@@ -38,6 +38,8 @@ SAID = {
     "feddyn/sam": "feddyn(alpha=0.1) + sam(rho=0.5)",
     "fedsam/full": "fedsam(rho=0.5)",
     "fedsam/decay": "fedsam(rho=0.5)",
+    "dp_fedsam/full": "dp_fedsam(rho=0.5, noise=0, clip=0.5)",
+    "dp_fedsam/part": "dp_fedsam(rho=0.5, noise=0, clip=0.5)",
     "fedasam/full": "fedasam(rho=0.5, eta=0.2)",
     "fedasam/bias": "fedasam(rho=0.5, eta=0.2)",
     "naive_fedgloss/full": "naive_fedgloss(rho_s=0.5, admm=False)",

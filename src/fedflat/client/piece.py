@@ -188,6 +188,9 @@ class Piece(TextSpec):
     """Number of vectors of the model's size that it adds to a reply."""
     state_vectors: ClassVar[int] = 0
     """Number of vectors of the model's size that it stores at each client."""
+    uploads_statistics: ClassVar[str] = ""
+    """What its smaller tensors in a reply tell the server about the client's data; empty if it adds
+    none."""
     uploads_private: ClassVar[bool] = False
     """True if the vectors it sends also cover parameters that are private to the client."""
     full_gradients: ClassVar[int] = 0
@@ -289,6 +292,13 @@ class Piece(TextSpec):
     def end_buffers(self, v: ClientContext, b: Tensor) -> Tensor:
         """Return the running statistics to send back."""
         return b
+
+    def upload(self, v: ClientContext, delta: Tensor) -> Tensor:
+        """Return the update to send back, given that of the pieces before this one.
+
+        It is called after every piece's ``end``, in the order of the pieces.
+        """
+        return delta
 
     def eval_model(
         self, layout: Layout, model: Model, states: Sequence[Mapping[str, Tensor]]

@@ -180,6 +180,9 @@ def _local_train(job: ClientJob, request: Request, data: ClientData, spy: Spy | 
                 f"(in round {broadcast.round}, client {client}{error_place(error, contexts)})"
             )
             raise
+    delta = broadcast.params - result.returned
+    for piece, v in stack:
+        delta = piece.upload(v, delta)
     measurements = {
         "loss": result.loss,
         **measured(stack),
@@ -191,7 +194,7 @@ def _local_train(job: ClientJob, request: Request, data: ClientData, spy: Spy | 
         metrics["own_accuracy"] = headline(job.learner, data.own_test)
     reply = Reply(
         client=client,
-        delta=broadcast.params - result.returned,
+        delta=delta,
         buffers=result.buffers,
         examples=len(data),
         samples=result.samples,

@@ -1,6 +1,7 @@
 """Order of pieces within a method. ``+`` sorts pieces by stage, from the data to the step.
 
 client   batch -> TERM -> PROBE ->          CORRECT -> LIMIT -> DECAY -> OPTIMIZER -> w <- w - lr g
+         update -> PRIVACY -> COMPRESS -> reply
 server   cohort        -> PROBE -> SCALE -> CORRECT ->                   OPTIMIZER -> w <- w - delta
 """
 
@@ -30,3 +31,7 @@ class Stage(IntEnum):
     """Turns the gradient into a step: momentum, Adam."""
     AFTER = 8
     """Follows the server's step: computes what depends on the new model."""
+    PRIVACY = 9
+    """Bounds and noises a client's update before it is sent."""
+    COMPRESS = 10
+    """Compresses a client's update before it is sent."""

@@ -22,6 +22,7 @@ from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.files.paths import check_data_dir, data_place, remembered
 from fedflat.data.unlabelled import without_labels
 from fedflat.errors import RunError, SettingError
+from fedflat.experiments.privacy_check import check_privacy
 from fedflat.experiments.run_folder.plugins_needed import needs_of, refuse_unmet
 from fedflat.models.spec import ModelSpec
 from fedflat.registry.specs import parse
@@ -85,6 +86,7 @@ class Experiment(RunSettings):
                 "many a round may go on: --min-replies 1."
             )
         self.topology.refuse(self.method, self.pieces())
+        check_privacy(self)
         pieces = (*self.pieces(), *self.method.server, *self.method.averages)
         check_end("run", (self.local, self.topology, *pieces), self.rounds)
 

@@ -33,7 +33,7 @@ from fedflat.experiments.state import Ledger
 from fedflat.server.averaging import RunInfo
 from fedflat.server.client_registry import ClientRegistry
 from fedflat.server.client_selection import ClientSampler
-from fedflat.server.piece import ServerData
+from fedflat.server.piece import SelectionInfo, ServerData
 from fedflat.simulation.attacks.attack import AttackedRun
 from fedflat.simulation.clock import Fleet
 from fedflat.topologies.population import ClientPopulation
@@ -91,6 +91,13 @@ class PreparedRun:
     def device(self) -> str:
         """The device of the models."""
         return self.learner.device
+
+    def selection(self, t: int) -> SelectionInfo:
+        """How the clients of round ``t`` are selected."""
+        sampler = self.clients.sampler
+        if sampler.cohorts is not None:
+            return SelectionInfo(self.exp.seed, len(sampler.cohorts[t]), "given")
+        return SelectionInfo(self.exp.seed, sampler.clients, sampler.kind or "uniform")
 
     @cached_property
     def fleet(self) -> Fleet | None:

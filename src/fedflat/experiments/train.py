@@ -192,6 +192,7 @@ def step_slot(prepared: PreparedRun, run: RunState, slot: str, send: Send) -> St
         prepared.server_data,
         prepared.descriptions,
         prepared.learner,
+        prepared.selection(run.round),
     )
 
 

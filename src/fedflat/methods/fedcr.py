@@ -44,6 +44,7 @@ class CommonRepresentation(Term):
 
     key = "fedcr"
     needs_server_model = True
+    uploads_statistics = "precision and weighted mean of its features, by class"
 
     def __post_init__(self) -> None:
         scalar("fedcr", "beta", self.beta)

@@ -37,6 +37,20 @@ class ServerData:
     data: ClientData
 
 
+@dataclass(frozen=True)
+class SelectionInfo:
+    """How the cohorts of a run are selected."""
+
+    seed: int = 0
+    """Seed of the run."""
+    cohort: int = 1
+    """Clients per round, or their expected number."""
+    sampler: str = "uniform"
+    """Kind of the sampler, or "given" if the cohorts were not drawn."""
+    known: bool = True
+    """False in the dry run that counts a method's cost."""
+
+
 @dataclass
 class ServerContext:
     """What one server piece sees of the server."""
@@ -52,6 +66,8 @@ class ServerContext:
     """Descriptions of all clients. They include those of the piece's `describers`."""
     learner: Learner | None = None
     """The model of the run; None in the dry run that counts a method's cost."""
+    run: SelectionInfo = SelectionInfo(known=False)
+    """How clients are selected."""
 
 
 class ServerPiece(TextSpec):
@@ -117,11 +133,12 @@ def server_step(
     server_data: ServerData | None = None,
     descriptions: Descriptions | None = None,
     learner: Learner | None = None,
+    run: SelectionInfo = SelectionInfo(known=False),
 ) -> StepResult:
     """Run one server step: the exchange through all pieces, then ``w <- w - delta``."""
     contexts = {
         piece.key: ServerContext(
-            dict(state.get(piece.key, {})), {}, server_data, descriptions or {}, learner
+            dict(state.get(piece.key, {})), {}, server_data, descriptions or {}, learner, run
         )
         for piece in pieces
     }

@@ -291,6 +291,8 @@ class Summary:
     clock: float = math.nan
     """Simulated seconds of the whole run, mean over seeds; NaN without a clock."""
     clock_to_target: float | None = None
+    epsilon: float = math.nan
+    """The privacy budget of the whole run, the largest over seeds; NaN without `dp`."""
     headline: Headline = ACCURACY
     """The score it is judged by."""
     models: float = 0.0
@@ -323,6 +325,10 @@ def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
     return found
 
 
+def _epsilon(run: Result) -> float:
+    return max((row["epsilon"] for row in run.rows if "epsilon" in row), default=math.nan)
+
+
 def _summary(runs: list[Result], target: float | None, among: Sequence[Result]) -> Summary:
     finals = [run.final() for run in runs]
     personal = [run.best("personal") for run in runs]
@@ -352,6 +358,7 @@ def _summary(runs: list[Result], target: float | None, among: Sequence[Result]) 
         clock_to_target=mean(hit.get("clock", math.nan) for hit in found)
         if everywhere and timed
         else None,
+        epsilon=max(_epsilon(run) for run in runs),
         headline=runs[0].headline,
         tests=by_test(runs)
         | ({DROP: (mean(lost), spread(lost))} if (lost := drops(runs, among)) else {}),

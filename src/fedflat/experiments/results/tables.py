@@ -77,13 +77,16 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, draw: Dr
     heads += map(judged.head, ["last", "best", *tests, *(["personal"] if personal else [])])
     loss = judged.name != "loss"
     heads += ["loss"] if loss else []
+    private = any(math.isfinite(summary.epsilon) for summary in summaries)
+    heads += ["epsilon"] if private else []
     timed = any(math.isfinite(summary.clock) for summary in summaries)
     spent = ["sent", *(["simulated"] if timed else [])]
     if target is not None:
         heads += [f"{what} to {judged.goal(target)}" for what in ("rounds", *spent)]
     heads += [*(f"{what} in all" for what in spent), "samples/s"]
     rows = [
-        _cells(summary, tests, personal, loss, target is not None, timed) for summary in summaries
+        _cells(summary, tests, personal, loss, private, target is not None, timed)
+        for summary in summaries
     ]
     if uneven:
         rows = [
@@ -105,6 +108,8 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, draw: Dr
         foot += f"\nDrop: how much worse the {judged.label} is than that of the same run without its attack."
     if personal:
         foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
+    if private:
+        foot += "\nEpsilon: the privacy budget of the run for the delta of its dp(); - without a guarantee."
     if timed:
         foot += (
             "\nSimulated: the time it would have taken on the clients' devices, by the run's clock."
@@ -168,7 +173,13 @@ def _last(name: str) -> bool:
 
 
 def _cells(
-    s: Summary, tests: Sequence[str], personal: bool, loss: bool, target: bool, timed: bool
+    s: Summary,
+    tests: Sequence[str],
+    personal: bool,
+    loss: bool,
+    private: bool,
+    target: bool,
+    timed: bool,
 ) -> list[str]:
     text = s.headline.format
     score = text(s.score, s.spread)
@@ -184,6 +195,7 @@ def _cells(
         *others,
         *own,
         *([f"{s.loss:.4f}"] if loss else []),
+        *([f"{s.epsilon:.2f}" if math.isfinite(s.epsilon) else "-"] if private else []),
     ]
     if target:
         cells += [
