@@ -90,7 +90,21 @@ class AnalysisResult:
 
 @dataclass(frozen=True)
 class AnalysisJob:
-    """One analysis of one run, as its `Analysis.compute` receives it."""
+    """One analysis of one run, as its `Analysis.compute` receives it.
+
+    kind
+        Name of the analysis.
+    loaded
+        The run.
+    scope
+        Which model and which examples.
+    settings
+        What identifies the result.
+    on_progress
+        Called with the amount done, the total amount, and what is being done.
+    on_cost
+        Called with the expected cost before an expensive computation.
+    """
 
     kind: str
     loaded: LoadedRun

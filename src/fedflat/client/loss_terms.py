@@ -88,7 +88,13 @@ class _Rectified(Function):
 
 @dataclass(frozen=True, repr=False)
 class Man(Term):
-    """``zeta`` times the sum over hidden layers of the mean squared activation."""
+    """``zeta`` times the sum over hidden layers of the mean squared activation.
+
+    zeta
+        Weight of the penalty, at least 0.
+    man_scale
+        "paper", or "repo": half of it, as in the released code.
+    """
 
     zeta: Scalar
     man_scale: str = "paper"

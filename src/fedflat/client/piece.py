@@ -162,7 +162,13 @@ class EvalModel:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What is known about the model and the task before the first round."""
+    """What is known about the model and the task before the first round.
+
+    module
+        The network.
+    layout
+        Names and shapes of its parameters.
+    """
 
     pieces: Sequence[Piece]
     """All client pieces of the method, in order."""

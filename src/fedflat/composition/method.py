@@ -266,6 +266,9 @@ def method(make: Callable[P, Method]) -> Callable[P, Method]:
 
     A function of the same name replaces an earlier one, as when a notebook's cell is run again. The
     names of fedflat's own methods cannot be replaced.
+
+    make
+        The function. Its arguments can be given in texts.
     """
     signature = inspect.signature(make)
 

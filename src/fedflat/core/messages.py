@@ -37,7 +37,19 @@ def _nbytes(*tensors: Tensor, extras: Extras) -> int:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """A message from the server to a client."""
+    """A message from the server to a client.
+
+    round
+        The round, from 0.
+    params
+        The parameters as one vector.
+    buffers
+        The floating-point buffers as one vector.
+    lr
+        The clients' learning rate in this round.
+    extras
+        Tensors of server pieces for client pieces, by key of the piece and name.
+    """
 
     round: int
     params: Tensor
@@ -234,7 +246,17 @@ def _finite(t: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Replies:
-    """The aggregated replies of one exchange."""
+    """The aggregated replies of one exchange.
+
+    buffers
+        The mean of the returned buffers.
+    count
+        Number of clients that replied.
+    population
+        Number of clients of the run.
+    means
+        Means of the extra tensors, by key of the piece, name and weighting.
+    """
 
     broadcast: Broadcast
     """The message that was sent; a server piece may have moved its parameters."""

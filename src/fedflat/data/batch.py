@@ -28,7 +28,11 @@ class Mixed:
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs and targets of some examples; in a stack of clients, with one row per client."""
+    """Inputs and targets of some examples; in a stack of clients, with one row per client.
+
+    inputs
+        A tensor or a tuple of tensors, with one row per example.
+    """
 
     inputs: Tensors
     targets: Tensors

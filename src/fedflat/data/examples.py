@@ -128,6 +128,9 @@ class Examples(AnyExamples):
     Bytes are scaled to 0 to 1, and floats are normalized by ``mean`` and ``std``, one number per
     channel. Other integers, such as indices of characters, stay unchanged. Inputs and targets may
     be tuples of tensors.
+
+    augment
+        Changes inputs in training; None: nothing.
     """
 
     inputs: Tensors

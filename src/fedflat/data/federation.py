@@ -124,7 +124,13 @@ class Federation(ABC):
 
 @dataclass(frozen=True)
 class PartitionedFederation(Federation):
-    """A federation that assigns training and test examples to clients by index."""
+    """A federation that assigns training and test examples to clients by index.
+
+    train
+        The training examples of all clients.
+    parts
+        The indices of each client's examples in ``train``.
+    """
 
     train: AnyExamples
     test: ClientData
@@ -186,6 +192,9 @@ class OnDemand(Federation):
 
     Operations that need every client are refused for more than `EVERYBODY` clients. Statistics use
     at most `LOOKED_AT` clients.
+
+    device
+        The device of the examples.
     """
 
     clients: int

@@ -39,6 +39,9 @@ class OnDisk(AnyExamples):
         As for `Examples`.
     memory
         Bytes of examples that each process caches.
+
+    device
+        The device of the batches.
     """
 
     paths: Sequence[str]

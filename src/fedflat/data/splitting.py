@@ -47,6 +47,15 @@ def federate(
 
     With ``pool`` all examples are partitioned, and the test set is what the clients hold out by
     ``split``.
+
+    partition
+        Assigns examples to clients.
+    seed
+        Seed of partition and split.
+    coarse
+        A coarse class of each example, for partitions that use it.
+    users
+        The user of each example, for partitions by user.
     """
     count = len(everything) if pool else train
     examples = everything if pool else everything.part(slice(0, train))

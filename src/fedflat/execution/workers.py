@@ -43,6 +43,11 @@ class Workers(TextSpec):
     """Several clients at a time, each in a worker process; by default one process per core.
 
     A client is not bound to a worker: its state travels with the request and comes back.
+
+    workers
+        Number of processes, at least 1.
+    threads
+        Number of threads of each process, at least 1.
     """
 
     workers: int = field(default_factory=cores)

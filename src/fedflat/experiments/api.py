@@ -50,6 +50,9 @@ def experiment(
     """The experiment these settings say; methods, data, models and schedules may be given as text.
 
     Settings that are not said are as follows.
+
+    loss
+        ``loss(outputs, targets)``, the mean loss of a batch, in place of the task's own.
     """
     refuse_unknown(experiment, settings)
     number("run", "rounds", rounds, low=1, whole=True)
@@ -105,6 +108,11 @@ def run(
     is one; a function in its place is given the `Profile`. Progress is told on standard error
     unless ``quiet``; a ``reporter`` is told in its place.
 
+    checkpoint_every
+        Least time between two checkpoints, in seconds.
+    loss
+        ``loss(outputs, targets)``, the mean loss of a batch, in place of the task's own.
+
     >>> from fedflat import digits, fedsam, lda
     >>> result = run(fedsam(rho=0.05), on=digits(lda(0), clients=20), rounds=2, clients_per_round=2, quiet=True)
     >>> result.status, result.rows[-1]["round"]
@@ -140,6 +148,17 @@ def compare(
     table.
 
     ``seeds`` is how many (0, 1, ...), or which.
+
+    quiet
+        Print no progress.
+    reporter
+        Receives progress in place of the console.
+    checkpoint_every
+        Least time between two checkpoints, in seconds.
+    profile
+        Print where the time went.
+    loss
+        ``loss(outputs, targets)``, the mean loss of a batch, in place of the task's own.
     """
     refuse_unknown(compare, settings)
     config, said = _how(settings)
@@ -159,6 +178,11 @@ def resume(
 
     ``settings`` are those of `fedflat.experiments.study.resume`: ``on``, ``model`` and ``loss`` if
     only Python can say them, ``checkpoint_every``, ``profile``, ``record``, ``logger``, ``until``.
+
+    quiet
+        Print no progress.
+    reporter
+        Receives progress in place of the console.
     """
     with reporter_for(reporter, quiet=quiet) as told:
         return Results(study.resume(folder, reporter=told, **settings))

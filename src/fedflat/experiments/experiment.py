@@ -49,7 +49,17 @@ class EvaluationSchedule(EvaluateSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(RunSettings):
-    """One run, up to where it is computed."""
+    """One run, up to where it is computed.
+
+    method
+        The method.
+    local
+        Settings of local training.
+    sampler
+        Selects the clients of a round.
+    evaluate
+        When models are evaluated.
+    """
 
     method: Method
     local: LocalTraining = LocalTraining()

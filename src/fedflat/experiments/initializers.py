@@ -101,6 +101,9 @@ class FromWeights(LoadedWeights):
 
     ``keep="matching"`` takes those of the same name and shape and leaves the others fresh, such as
     a last layer for another number of classes.
+
+    path
+        Path of the file.
     """
 
     path: str
@@ -139,7 +142,13 @@ class FromWeights(LoadedWeights):
 @dataclass(frozen=True, repr=False)
 class FromRun(LoadedWeights):
     """What a run has ended with: the model it reports, or another one of its models by name;
-    ``keep`` as in a file."""
+    ``keep`` as in a file.
+
+    folder
+        The run folder.
+    which
+        Name of the model, such as ``swa``; None: the reported one.
+    """
 
     folder: str
     which: str | None = None
@@ -179,6 +188,13 @@ class Pretrained(Initializer):
     trained on in the style of a client, drawn anew each time: ``True`` or a ``mean_style(...)``,
     which every client is then asked for. It is a run of its own in the folder ``start`` of the run
     folder: it can be stopped and gone on with, and looked at.
+
+    lr, batch_size
+        As in local training; None: those of the run.
+    epochs
+        Local epochs per round.
+    keep
+        "all", or "matching": only weights with the same name and shape.
     """
 
     on: DataSpec | None = None

@@ -49,6 +49,8 @@ def train(
     """Run an experiment to its end, or from the last checkpoint of ``run_folder``.
 
     Args:
+        what: the experiment, or a run that is prepared already.
+        callbacks: makes the callbacks of the run, which are called in every round.
         until: stop after this number of rounds, to be resumed later; schedules do not change.
         executor: where clients run.
         run_folder: keeps metrics, checkpoints and models; None: they are kept in memory.

@@ -78,6 +78,13 @@ def curvature(
     `layers` adds the largest eigenvalue of each layer, `rho` the sharpness in balls of that radius.
     `examples` are sampled by `seed`, None for all; with fewer than all, the spread over disjoint
     parts is measured. More than `memory` bytes are refused; see `estimate_cost`.
+
+    learner
+        Module and loss.
+    batch_size
+        Number of examples per forward pass.
+    on_progress
+        Called with the amount done, the total amount, and what is being done.
     """
     used = data if examples is None else subset(data, examples, seed)
     some = len(used) < len(data) and k + probes > 0

@@ -75,6 +75,11 @@ class Hessian:
 
     `v` is a vector or a matrix of columns. `hold` is the number of bytes for stored graphs. `tick`
     is called after each batch.
+
+    learner
+        Module and loss.
+    batch_size
+        Number of examples per forward pass, at least 1. The result does not depend on it.
     """
 
     def __init__(

@@ -21,7 +21,11 @@ from fedflat.flatness.points import Value, as_columns, by_name, refuse_incompara
 
 
 class Line:
-    """Points from ``gamma = -1`` to 2, with `steps` steps between the two models."""
+    """Points from ``gamma = -1`` to 2, with `steps` steps between the two models.
+
+    a, b
+        The parameters of the models at ``gamma = 1`` and ``gamma = 0``, as vectors.
+    """
 
     def __init__(self, a: Tensor, b: Tensor, *, steps: int = 20) -> None:
         number("interpolate", "steps", steps, low=1, high=MOST_AT_ONCE, whole=True)

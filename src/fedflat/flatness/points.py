@@ -91,6 +91,11 @@ def losses(
         `buffers`: the mean over batches of the batches' statistics.
     on_progress
         Called after each point.
+
+    learner
+        Module, loss and headline score.
+    data
+        The examples.
     """
     batches = split_batches(learner, data)
     refresh = None if statistics is None else split_batches(learner, statistics)

@@ -31,6 +31,13 @@ class Surface:
 
     It has `points` times `points` points. `points` must be odd. `span` is in units of the norm of
     the weights.
+
+    params
+        The parameters of the model, as a vector.
+    layout
+        Names and shapes of the parameters.
+    seed
+        Seed of the two directions, which are the same for models of one layout.
     """
 
     def __init__(

@@ -358,6 +358,12 @@ def fedcg(
 
     ``labels`` says who knows the domain of an image: a teacher and a student ("classifier"), or the
     data ("oracle"). ``agnostic=False`` is the thesis' GCN. docs/fedcg.md explains all arguments.
+
+    adjacency
+        How domains are connected: "distance" of their parameters, "uniform", "hamming" or
+        "eye".
+    learn_weight
+        Train the weight of the graph too.
     """
     client = Branches(
         domains, labels, layers, agnostic, projection, relu, adjacency, start, test, weight,

@@ -50,7 +50,17 @@ CHUNK = 64
 
 @dataclass(frozen=True, repr=False)
 class SelfTraining(Term):
-    """The client's half: learns a teacher's confident labels and stays near the first model."""
+    """The client's half: learns a teacher's confident labels and stays near the first model.
+
+    kd
+        Weight of the distillation from the first model, at least 0.
+    rule
+        How pseudo-labels are selected, see `fedflat.tasks.pseudo_labels`.
+    mask
+        Distil only pixels to which the first model gives a confident label.
+    sure, share
+        Least confidence of a pseudo-label, and share of each class that is used.
+    """
 
     kd: Scalar = 10.0
     rule: str = "ladd"

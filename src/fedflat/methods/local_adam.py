@@ -70,6 +70,9 @@ def local_adamw(
     """Local steps with AdamW, whose weight decay is not scaled by the moments (Loshchilov, 2019).
 
     ``state`` as in ``local_adam``.
+
+    weight_decay
+        Weight decay per step, at least 0.
     """
     return _with_state(b1, b2, eps, weight_decay, state)
 

@@ -108,7 +108,11 @@ def adagrad(
     tau: float | None = None,
     flavour: str = "paper",
 ) -> Method:
-    """AdaGrad at the server (Reddi et al., ICLR 2021); ``tau`` is 1e-3, or 1e-2 as in torch."""
+    """AdaGrad at the server (Reddi et al., ICLR 2021); ``tau`` is 1e-3, or 1e-2 as in torch.
+
+    flavour
+        "paper", or "torch": as torch.optim does, see `fedflat.server.optimizers`.
+    """
     if optimizers.adaptive_optimizer("adagrad", flavour):
         if b1 != 0:
             raise SettingError(
@@ -195,6 +199,9 @@ def cfsi() -> None:
 
     After Liu et al., CVPR 2021. A bank of the amplitudes of all clients' images is shared before
     round 0.
+
+    exclude
+        "domain": styles of other domains only; "none": of all domains.
     """
 
 
@@ -204,6 +211,9 @@ def lab() -> None:
     2022).
 
     A bank of the means and standard deviations of all clients' images is shared before round 0.
+
+    exclude
+        "domain": styles of other domains only; "none": of all domains.
     """
 
 

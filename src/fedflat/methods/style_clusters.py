@@ -44,6 +44,13 @@ class StyleClusterTopology(Clusters):
     """A model for each group of clients.
 
     With ``by_style`` each test image is evaluated by its nearest group's model.
+
+    groups
+        Number of groups, or a grouping of clients.
+    shared
+        Names of the layers that all groups share.
+    draw
+        How clients are selected, as in ``clusters``.
     """
 
     key = "style_clusters"

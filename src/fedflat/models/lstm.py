@@ -26,6 +26,9 @@ class CharLstm(ModelSpec):
     Inputs are indices of characters, below the number of classes. Outputs are (texts, characters,
     classes), or (texts, classes) with ``every=False``.
 
+    embedding, hidden, layers
+        Size of the embedding, size of each LSTM layer, and number of these layers.
+
     >>> import torch
     >>> net = char_lstm().build((40,), 80)
     >>> net(torch.zeros(3, 40, dtype=torch.long)).shape, sum(p.numel() for p in net.parameters())

@@ -53,7 +53,11 @@ def gaussian(output: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, repr=False)
 class Stochastic(ModelSpec):
-    """A network with ``dim`` Gaussian features, as in FedCR; ``body`` is the encoder."""
+    """A network with ``dim`` Gaussian features, as in FedCR; ``body`` is the encoder.
+
+    train_samples, test_samples
+        Number of features that are sampled per input in training and in evaluation.
+    """
 
     body: ModelSpec = field(default_factory=Cnn)
     dim: int = 256

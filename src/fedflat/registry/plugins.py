@@ -76,6 +76,9 @@ def load_plugin(name: str) -> None:
     """Load a plugin: a file (``my_methods.py``) or an importable module (``package.module``).
 
     A file that has changed is loaded again and replaces the names it registered before.
+
+    name
+        Path of the file, or name of the module.
     """
     name = str(name)
     if name.endswith(".py") or os.sep in name:

@@ -59,7 +59,15 @@ def write_report(
     target: float | str | None = None,
 ) -> list[str]:
     """Write the page of these runs to ``out``, and figures into the folder ``figures``; give what
-    is missing."""
+    is missing.
+
+    folders
+        Run and study folders.
+    formats
+        File types of the figures.
+    target
+        The headline score to reach, as a number or as text; None: that of the study.
+    """
     collected = collect(folders, target=target)
     if not collected["runs"]:
         raise RunError(" ".join(["there is no run to report on.", *collected["problems"]]))

@@ -57,7 +57,13 @@ class ServerSgd(ServerPiece):
 
 @dataclass(frozen=True, repr=False)
 class ServerMomentum(ServerPiece):
-    """Heavy-ball momentum on the pseudo-gradient, without dampening."""
+    """Heavy-ball momentum on the pseudo-gradient, without dampening.
+
+    beta
+        Share of the last momentum, from 0 to 1.
+    lr
+        Learning rate of the server.
+    """
 
     beta: Scalar = 0.9
     lr: Scalar = 1.0
@@ -81,7 +87,15 @@ class ServerMomentum(ServerPiece):
 
 @dataclass(frozen=True, repr=False)
 class Adaptive(ServerPiece, ABC):
-    """Base class of Adam, AdaGrad and Yogi: two moments, and a step scaled by the second."""
+    """Base class of Adam, AdaGrad and Yogi: two moments, and a step scaled by the second.
+
+    lr
+        Learning rate of the server.
+    b1, b2
+        Decay of the first and the second moment, from 0 to 1.
+    tau
+        Added to the root of the second moment, above 0.
+    """
 
     lr: Scalar = 0.1
     b1: float = 0.9

@@ -31,7 +31,13 @@ ServerState = dict[str, dict[str, Tensor]]
 
 @dataclass(frozen=True)
 class ServerData:
-    """The data that the server holds, and the module to evaluate a model with."""
+    """The data that the server holds, and the module to evaluate a model with.
+
+    learner
+        Module and task.
+    data
+        The examples.
+    """
 
     learner: Learner
     data: ClientData

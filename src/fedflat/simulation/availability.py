@@ -28,7 +28,11 @@ BLOCK = 16
 
 @dataclass(frozen=True, repr=False)
 class Availability(TextSpec, ABC):
-    """Base class: when each client is available."""
+    """Base class: when each client is available.
+
+    by
+        Unit of times: "seconds" or "rounds".
+    """
 
     by: str = field(default=SECONDS, kw_only=True)
 
@@ -115,6 +119,11 @@ class Trace(Availability):
 
     The file has the form `{"0": [[0, 600], [900, 1200]], "1": ...}`. With `every`, the spans repeat
     after that time.
+
+    path
+        Path of the JSON file.
+    every
+        In the unit `by`; None: the spans do not repeat.
     """
 
     path: str

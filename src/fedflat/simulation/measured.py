@@ -25,7 +25,11 @@ EXAMPLE = '{"speed": 120.0, "down": 1.2e6, "up": 4.0e5, "latency": 0.04}'
 
 @dataclass(frozen=True, repr=False)
 class Measured(Clock):
-    """Speeds and links of every client from a JSON file."""
+    """Speeds and links of every client from a JSON file.
+
+    path
+        Path of the JSON file.
+    """
 
     path: str
 

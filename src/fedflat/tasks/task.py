@@ -43,7 +43,13 @@ class Meter(Protocol):
 
 @dataclass(frozen=True)
 class Supply:
-    """What the batches of local training are made from."""
+    """What the batches of local training are made from.
+
+    data
+        The client's examples.
+    dtype
+        The number type of the inputs.
+    """
 
     data: ClientData
     places: Iterable[Tensor]

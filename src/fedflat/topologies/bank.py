@@ -37,6 +37,9 @@ class Bank(Topology):
     """A model for each chain of a round, which moves between superclients.
 
     All models merge every R rounds.
+
+    groups
+        Number of superclients, or a grouping of clients.
     """
 
     key = "bank"

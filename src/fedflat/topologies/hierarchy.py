@@ -25,6 +25,13 @@ class Hierarchy(Clustered):
     """Clusters with a model each, which merge every few rounds.
 
     Clients are selected in each cluster.
+
+    groups
+        Number of clusters, or a grouping of clients.
+    every
+        Number of rounds between two merges.
+    draw
+        How clients are selected: in each cluster, or by one of the ways of ``clusters``.
     """
 
     key = "hierarchy"

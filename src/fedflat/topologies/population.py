@@ -30,7 +30,17 @@ def no_columns(name: str) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class ClientPopulation:
-    """The clients as a topology sees them: their number, sizes, selection and groups."""
+    """The clients as a topology sees them: their number, sizes, selection and groups.
+
+    sampler
+        Selects the clients of a round.
+    rounds
+        Number of rounds of the run.
+    seed
+        The seed of the run.
+    layout
+        Names and shapes of the model's parameters.
+    """
 
     n_clients: int
     """Number of clients."""

@@ -270,7 +270,7 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ):
             LiveServer(tmp_path, server.server_port)
         assert main(["dashboard", str(tmp_path), "--port", str(server.server_port)]) == 2
-        assert "cannot be taken" in capsys.readouterr().err
+        assert "cannot be opened" in capsys.readouterr().err
     with pytest.raises(
         SettingError, match=r"port must be a whole number .* at most 65535, found 70000"
     ):

@@ -50,6 +50,13 @@ COLOURED = ("saturate",)
 def corrupt(x: Bytes, kind: str, severity: int, rng: np.random.Generator) -> Bytes:
     """Return uint8 images ``(N, 1 or 3, H, W)`` corrupted with a severity from 1 to 5.
 
+    x
+        The images.
+    kind
+        Name of the corruption, such as "fog".
+    rng
+        Random generator.
+
     >>> white = np.full((1, 3, 4, 4), 255, np.uint8)
     >>> int(corrupt(white, "fog", 5, np.random.default_rng(0)).max())
     255

@@ -27,6 +27,9 @@ class FromFile(Partition):
     ...]}}}``, the layout of the CIFAR splits released with FedSAM. Position and label are read from
     the names, and the label is compared. Numbered clients keep the order of their numbers. Examples
     may be left out or repeated.
+
+    path
+        Path of the JSON file.
     """
 
     path: str

@@ -60,6 +60,9 @@ class CamVid(FolderSet):
 
     Its folder camvid has index.csv (row, name, split, sequence), labels.png with all masks one
     below the other, and images/NAME.jpg.
+
+    seed
+        Seed of the partition; None: the seed of the run.
     """
 
     usual_task = "segmentation()"

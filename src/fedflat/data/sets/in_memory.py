@@ -156,6 +156,18 @@ def clients_of(
 ) -> Tensors:
     """A data set whose clients hold exactly these examples: pairs or torch Datasets, in order.
 
+    given
+        For each client, inputs and labels.
+    mean, std
+        Mean and standard deviation of each channel, for normalization. Empty: none.
+    augment
+        Changes inputs in training; None: nothing.
+    split
+        Share of each client's examples that it holds out for its own test, from 0 to 1;
+        None: no such test.
+    seed
+        Seed of what is held out; None: the seed of the run.
+
     >>> pairs = [(torch.rand(n, 3), torch.zeros(n, dtype=torch.long)) for n in (4, 9)]
     >>> test = torch.rand(5, 3), torch.zeros(5, dtype=torch.long)
     >>> fed = clients_of(pairs, test=test, classes=2).open(0)
@@ -241,6 +253,11 @@ def clients_from(
 
     It must return the same for the same client. Nothing grows with the number of clients. Worker
     processes need a picklable ``make``.
+
+    mean, std
+        Mean and standard deviation of each channel, for normalization. Empty: none.
+    augment
+        Changes inputs in training; None: nothing.
 
     >>> def make(client):
     ...     return torch.full((4, 3), float(client)), torch.arange(4) % 2

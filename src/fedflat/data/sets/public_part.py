@@ -55,7 +55,11 @@ class Parted(DerivedSet):
 @register("data set", "public_part")
 @dataclass(frozen=True, repr=False)
 class PublicPart(Parted):
-    """Some test examples of each class of a data set as training data for a server."""
+    """Some test examples of each class of a data set as training data for a server.
+
+    per_class
+        Number of test examples of each class.
+    """
 
     def open(self, seed: int) -> Federation:
         """One client with these examples; the rest is the test set."""
@@ -67,7 +71,11 @@ class PublicPart(Parted):
 @register("data set", "without_public_part")
 @dataclass(frozen=True, repr=False)
 class WithoutPublicPart(Parted):
-    """A data set without the test examples that ``public_part`` has."""
+    """A data set without the test examples that ``public_part`` has.
+
+    per_class
+        Number of test examples of each class that are left out.
+    """
 
     def open(self, seed: int) -> Federation:
         """The same clients, with a smaller test set."""

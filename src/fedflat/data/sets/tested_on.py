@@ -16,7 +16,11 @@ from fedflat.registry.specs import name_of, register
 
 @dataclass(frozen=True, repr=False)
 class TestedOn(DerivedSet):
-    """The clients of one data set and the test sets of another, of the same classes."""
+    """The clients of one data set and the test sets of another, of the same classes.
+
+    tests
+        The data set whose test sets are used.
+    """
 
     tests: DataSpec
     add: bool = False

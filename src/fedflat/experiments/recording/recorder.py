@@ -27,7 +27,13 @@ OnError = Callable[["Metric", Exception], None]
 @dataclass
 class RoundView(RoundCallback):
     """One round, as metrics see it; ``see`` returns what they recorded. Without metrics nothing is
-    done."""
+    done.
+
+    prepared
+        The run.
+    cohort
+        The clients of the round.
+    """
 
     metrics: tuple[Metric, ...]
     prepared: PreparedRun

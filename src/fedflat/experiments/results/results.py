@@ -32,7 +32,19 @@ LOSS = Headline("loss", higher_is_better=False)
 @dataclass(frozen=True, repr=False)
 class Result:
     """One run that has ended, or as far as it got. It prints as a line, and shows as a table in a
-    notebook."""
+    notebook.
+
+    method
+        The text of the method.
+    seed
+        The seed.
+    rounds
+        Number of rounds of the run.
+    rows
+        Its evaluations, in order.
+    ledger
+        Bytes, examples and seconds of the run.
+    """
 
     method: str
     seed: int
@@ -311,7 +323,13 @@ class Summary:
 
 
 def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
-    """One line for each scenario, headline, method and attack, in the order they come."""
+    """One line for each scenario, headline, method and attack, in the order they come.
+
+    results
+        Results of runs.
+    target
+        The headline score to reach; None: none.
+    """
     kinds: dict[tuple[Scenario, Headline, str, str], list[Result]] = {}
     for result in results:
         kinds.setdefault(

@@ -50,6 +50,9 @@ def load(
 
     ``model`` names another one than the run reports, such as "server" beside "swa". A module that
     was given in Python must be given again; so must data, as ``on``, if the run has not ended.
+
+    folder
+        The run folder.
     """
     folder = Path(folder)
     facts = read_facts(folder)

@@ -31,7 +31,17 @@ AttackState = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class AttackedRun:
-    """What an attack knows of the run."""
+    """What an attack knows of the run.
+
+    on
+        The data set as it was specified.
+    fed
+        The opened data set.
+    learner
+        Model and task of the clients.
+    seed
+        The seed of the run.
+    """
 
     on: DataSpec
     fed: Federation

@@ -60,7 +60,13 @@ def generator_loss(fake: Tensor) -> Tensor:
 
 @dataclass(frozen=True, repr=False)
 class Gan(Attack):
-    """A client that trains a generator of images against the models it is sent."""
+    """A client that trains a generator of images against the models it is sent.
+
+    batch
+        Batch size of both networks, at least 2.
+    lr
+        Learning rate of Adam, for both networks.
+    """
 
     key = "gan"
 

@@ -49,7 +49,11 @@ class RandomGroups(Grouping):
 
 @dataclass(frozen=True, repr=False)
 class GivenGroups(Grouping):
-    """The given groups, each a list of clients."""
+    """The given groups, each a list of clients.
+
+    members
+        The groups, as in ``[[0, 2], [1]]``.
+    """
 
     psi = None
 
