@@ -61,7 +61,11 @@ def undocumented(name: str) -> list[str]:
     thing = getattr(fedflat, name)
     classes = pieces(name) + (list(thing.__mro__[:-1]) if inspect.isclass(thing) else [])
     pages = [inspect.getdoc(one) or "" for one in (thing, *classes)]
-    if known(name):
+    entry = known(name)
+    if entry and entry.kind == "method":  # another method of the same paper may document them
+        same = vars(sys.modules[thing.__module__]).values()
+        pages += [inspect.getdoc(one) or "" for one in same if inspect.isfunction(one)]
+    if entry:
         pages += [sys.modules[one.__module__].__doc__ or "" for one in (thing, *classes)]
     fields = set().union(*(fields_with_docstring(one) for one in classes))
     if is_dataclass(thing):  # settings are documented by their help

@@ -45,6 +45,13 @@ class PlaceFolder(DataSpec):
 
     size
         Height and width to which all images are resized; their ratio is not kept.
+
+    path
+        The folder.
+    seed
+        Seed of the neighbourhoods; None: the seed of the run.
+    max_pixels
+        Images with more pixels are refused before they are decoded.
     """
 
     usual_task = "retrieval()"
@@ -76,6 +83,11 @@ class Berlin(FolderSet):
 
     size
         Height and width to which all images are resized; their ratio is not kept.
+
+    seed
+        Seed of the neighbourhoods; None: the seed of the run.
+    max_pixels
+        Images with more pixels are refused before they are decoded.
     """
 
     folders = ("vpr_berlin", "berlin")
