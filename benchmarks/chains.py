@@ -23,10 +23,9 @@ from fedflat import experiment
 from fedflat.data.federation import DataSpec
 from fedflat.execution.workers import Workers
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.population import selected_clients
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.train import train
-from fedflat.server.client_selection import ClientSampler
+from fedflat.server.client_selection import ClientSampler, selected_clients
 
 MLP: dict[str, Any] = {"model": "mlp(hidden=[400, 400])", "local_epochs": 4, "batch_size": 16}
 CASES: dict[str, tuple[DataSpec | str, dict[str, Any]]] = {
@@ -43,11 +42,9 @@ def pair(
     two workers."""
     settings = {**settings, "rounds": rounds, "eval_every": rounds, "eval_last": 1}
     seq = experiment("fedseq(groups=8)", on, clients_per_round=5 * chains, **settings)
-    prepared = prepare(seq)
-    asked = [prepared.server.select(t) for t in range(rounds)]
-    work = [
-        [sum(prepared.fed.size(k) for k in chain) for chain in each["server"]] for each in asked
-    ]
+    setup = prepare(seq)
+    asked = [setup.server.select(t) for t in range(rounds)]
+    work = [[sum(setup.fed.size(k) for k in chain) for chain in each["server"]] for each in asked]
     least = sum(max(max(each), sum(each) / 2) for each in work) / sum(
         sum(each) / 2 for each in work
     )

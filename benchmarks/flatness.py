@@ -24,11 +24,11 @@ class Flatness:
 
     def __init__(self, size: str) -> None:
         keep_memory()
-        prepared = prepare(SIZES[size]["w1"].experiment())
-        assert isinstance(prepared.fed, PartitionedFederation)
+        setup = prepare(SIZES[size]["w1"].experiment())
+        assert isinstance(setup.fed, PartitionedFederation)
         count, self.points = (1000, 25) if size == "full" else (16, 3)
-        self.learner, self.model = prepared.learner, prepared.learner.initial()
-        self.data = ClientData(prepared.fed.train, torch.arange(count))
+        self.learner, self.model = setup.job.learner, setup.job.learner.initial()
+        self.data = ClientData(setup.fed.train, torch.arange(count))
         self.hessian = Hessian(self.learner, self.model, self.data, hold=0)
         self.held = Hessian(self.learner, self.model, self.data)
         self.vector = torch.randn(

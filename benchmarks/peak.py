@@ -40,10 +40,10 @@ class Product:
 
 def operations(workload: Workload) -> int:
     """Multiplications and additions of one example's forward and backward pass."""
-    prepared = prepare(workload.experiment())
+    setup = prepare(workload.experiment())
     module, batch = (
-        prepared.learner.module(),
-        prepared.fed.data(0).batch(torch.arange(1), torch.float32),
+        setup.job.learner.module(),
+        setup.fed.data(0).batch(torch.arange(1), torch.float32),
     )
     with FlopCounterMode(display=False) as counter:
         cross_entropy(module(batch.inputs), batch.targets).backward()

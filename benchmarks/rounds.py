@@ -25,12 +25,12 @@ from fedflat.core.seeds import torch_generator
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.api import experiment
-from fedflat.experiments.exchange import Exchange
-from fedflat.experiments.population import selected_clients
-from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.open_exchange import open_exchanges
+from fedflat.experiments.prepare import prepare
 from fedflat.experiments.remarks import client_state_bytes
-from fedflat.experiments.replies import ReplyCollector
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.train import initial_state
+from fedflat.server.client_selection import selected_clients
 from fedflat.server.piece import server_step
 from fedflat.topologies.topology import SERVER
 
@@ -38,36 +38,35 @@ from fedflat.topologies.topology import SERVER
 class Stepper:
     """A run that is taken forward one round at a time, without evaluation and without a book."""
 
-    def __init__(self, prepared: PreparedRun) -> None:
-        self.prepared = prepared
-        self.run = initial_state(prepared, prepared.learner.initial(), ClientStates())
+    def __init__(self, setup: RunSetup) -> None:
+        self.setup = setup
+        self.run = initial_state(setup, setup.job.learner.initial(), ClientStates())
 
     def cohort(self, t: int) -> list[int]:
         """The clients of round ``t``."""
-        return selected_clients(self.prepared.server.select(t))
+        return selected_clients(self.setup.server.select(t))
 
     def round(self) -> None:
         """One round."""
-        prepared, run = self.prepared, self.run
-        with InProcess().open(prepared.job, prepared.fed, prepared.source) as pool:
+        setup, run = self.setup, self.run
+        with InProcess().open(setup.job, setup.fed, setup.source) as pool:
             averages = {key: dict(notes) for key, notes in run.averages.items()}
             chains = [(client,) for client in self.cohort(run.round)]
-            exchange = Exchange(
-                pool, ReplyCollector(prepared, run.round, run.clients, averages, run.ledger)
-            )
+            exchanges = open_exchanges(setup, pool)
+            exchange = exchanges.open(run.round, run.clients, averages, run.ledger)
             broadcast = Broadcast(
-                run.round, run.model.params, run.model.buffers, prepared.exp.lr(run.round)
+                run.round, run.model.params, run.model.buffers, setup.exp.lr(run.round)
             )
             new = server_step(
-                prepared.exp.method.server,
+                setup.exp.method.server,
                 run.server[SERVER],
                 exchange.sender(SERVER, chains),
                 broadcast,
             )
-            for average in prepared.exp.method.averages:
+            for average in setup.exp.method.averages:
                 average.update(
                     averages[average.key],
-                    prepared.info,
+                    exchanges.info,
                     run.round,
                     run.model.params,
                     new.model.params,
@@ -82,15 +81,15 @@ class Bare:
 
     def __init__(self, like: Stepper) -> None:
         self.like, self.t = like, 0
-        self.module = like.prepared.learner.module()
-        local = like.prepared.exp.local
+        self.module = like.setup.job.learner.module()
+        local = like.setup.exp.local
         self.optimiser = torch.optim.SGD(
             self.module.parameters(), lr=local.lr, weight_decay=local.weight_decay
         )
 
     def round(self) -> None:
         """The steps of all clients of a round."""
-        exp, fed = self.like.prepared.exp, self.like.prepared.fed
+        exp, fed = self.like.setup.exp, self.like.setup.fed
         self.module.train()
         for client in self.like.cohort(self.t):
             data = fed.data(client)
@@ -143,7 +142,7 @@ def main() -> None:
         "bare PyTorch": Bare(first).round
     }
     times = measure(rounds, said.repeats)
-    samples = sum(len(first.prepared.fed.data(k)) for k in first.cohort(1))
+    samples = sum(len(first.setup.fed.data(k)) for k in first.cohort(1))
     print(
         f"torch {torch.__version__}, Python {platform.python_version()}, {said.threads} threads of {os.cpu_count()}"
     )
@@ -154,11 +153,11 @@ def main() -> None:
         middle, spread = statistics.median(ratios), f"({min(ratios):.2f} to {max(ratios):.2f})"
         print(f"{name:<50} {middle:5.2f}  {spread:<16}  {speed:9,.0f} samples/s")
     for name, stepper in steppers.items():
-        seen, prepared = stepper.run.clients, stepper.prepared
+        seen, setup = stepper.run.clients, stepper.setup
         if seen.kept:
-            share = len(seen.kept) / prepared.fed.population
+            share = len(seen.kept) / setup.fed.population
             print(
-                f"client memory of {name}: {seen.nbytes:,} bytes, estimated {client_state_bytes(prepared) * share:,.0f}"
+                f"client memory of {name}: {seen.nbytes:,} bytes, estimated {client_state_bytes(setup) * share:,.0f}"
             )
     if said.json:
         with open(said.json, "w") as stream:

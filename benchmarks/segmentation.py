@@ -62,7 +62,8 @@ from fedflat.data.scenes.reading import read_scene
 from fedflat.data.street.film import Journey
 from fedflat.data.street.frame import CLASSES
 from fedflat.experiments.api import experiment
-from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.kernels.allocator import keep_memory
 from fedflat.kernels.memory_format import channels_last
 
@@ -108,7 +109,7 @@ def write(root: Path, count: int, height: int, width: int) -> None:
             )
 
 
-def prepared(asked: argparse.Namespace, root: Path) -> PreparedRun:
+def setup(asked: argparse.Namespace, root: Path) -> RunSetup:
     """The run whose first visit is made."""
     set_data_dir(root)
     height, width = sides(asked.size)
@@ -130,22 +131,22 @@ class Client:
     """Who walks: the run, the bare loop's module, and what fedflat's client is sent, all made
     beforehand."""
 
-    def __init__(self, prepared: PreparedRun) -> None:
-        model = prepared.learner.initial()
-        self.prepared, self.module = prepared, prepared.learner.module().train()
+    def __init__(self, setup: RunSetup) -> None:
+        model = setup.job.learner.initial()
+        self.setup, self.module = setup, setup.job.learner.module().train()
         self.broadcast = Broadcast(0, model.params, model.buffers, LR)
 
 
 def bare(client: Client) -> None:
     """The walk in plain PyTorch, with channels last where fedflat has them so."""
-    prepared, module = client.prepared, client.module
-    exp, data = prepared.exp, prepared.fed.data(0)
+    setup, module = client.setup, client.module
+    exp, data = setup.exp, setup.fed.data(0)
     optimiser = torch.optim.SGD(module.parameters(), lr=LR)
     rng = torch_generator(exp.seed, "augment", 0, 0)
     for places in exp.local.batches(exp.seed, 0, 0, len(data)):
         batch = data.batch(places, torch.float32, rng)
         inputs = (
-            channels_last(batch.inputs) if prepared.learner.trains_channels_last else batch.inputs
+            channels_last(batch.inputs) if setup.job.learner.trains_channels_last else batch.inputs
         )
         optimiser.zero_grad()
         outputs = module(inputs)
@@ -156,7 +157,7 @@ def bare(client: Client) -> None:
 
 def ours(client: Client) -> None:
     """The walk as fedflat makes it."""
-    run_client(client.prepared.job, Request(0, client.broadcast, {}), client.prepared.fed.data(0))
+    run_client(client.setup.job, Request(0, client.broadcast, {}), client.setup.fed.data(0))
 
 
 def files(client: Client, budget: int) -> None:
@@ -182,7 +183,7 @@ def alone(client: Client, budget: int) -> None:
 
 def decoding(client: Client) -> None:
     """All scenes, and nothing else."""
-    found = client.prepared.fed.data(0).examples
+    found = client.setup.fed.data(0).examples
     assert isinstance(found, scenes.Scenes)
     for scene in found.scenes:
         read_scene(scene.image, scene.mask, found.ids, found.frame)
@@ -264,7 +265,7 @@ def part(name: str, asked: argparse.Namespace) -> None:
         setattr(asked, option, usual if getattr(asked, option) is None else getattr(asked, option))
     with TemporaryDirectory() as folder:
         write(Path(folder), asked.scenes, *sides(asked.files))
-        ready = prepared(asked, Path(folder))
+        ready = setup(asked, Path(folder))
         count, (height, width) = (
             sum(p.numel() for p in ready.learner.module().parameters()),
             sides(asked.size),
@@ -316,7 +317,7 @@ def main() -> None:
     torch.set_num_threads(1)
     if asked.alone:
         print(
-            f"{raised(Client(prepared(asked, Path(asked.root))), bare if asked.alone == 'bare' else ours):.0f} MB"
+            f"{raised(Client(setup(asked, Path(asked.root))), bare if asked.alone == 'bare' else ours):.0f} MB"
         )
         return
     keep_memory()

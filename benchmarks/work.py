@@ -26,14 +26,15 @@ from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
-from fedflat.experiments.population import selected_clients
-from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import Progress
 from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import initial_state, train
 from fedflat.kernels.convolution import convolving
 from fedflat.kernels.memory_format import channels_last
+from fedflat.server.client_selection import selected_clients
 
 EXECUTORS: dict[str, Executor] = {
     "in-process": InProcess(),
@@ -46,20 +47,20 @@ TRACED = 40
 """Rounds after which a stack has been traced."""
 
 
-def bare(prepared: PreparedRun, threads: int, *, last: bool = False, fewer: bool = False) -> None:
+def bare(setup: RunSetup, threads: int, *, last: bool = False, fewer: bool = False) -> None:
     """The mini-batches of a run in plain PyTorch: one model, no clients to come back to.
 
     Images with channels last? Convolutions by fewer products?
     """
     torch.set_num_threads(threads)
-    exp, fed = prepared.exp, prepared.fed
-    module = prepared.learner.module()
+    exp, fed = setup.exp, setup.fed
+    module = setup.job.learner.module()
     optimiser = torch.optim.SGD(module.parameters(), lr=0.01, weight_decay=4e-4)
     step = _sam if "sam" in repr(exp.method) else _sgd
     turns, t, go_on, loss = Turns(f"{threads} threads", "torch"), 0, True, torch.tensor(0.0)
     while go_on:
         samples = 0
-        for client in selected_clients(prepared.server.select(t)):
+        for client in selected_clients(setup.server.select(t)):
             data, rng = fed.data(client), torch_generator(exp.seed, "augment", t, client)
             for places in exp.local.batches(exp.seed, t, client, len(data)):
                 batch = data.batch(places, torch.float32, rng)
@@ -106,17 +107,17 @@ class Window(RunFolder):
 
     run: RunState
 
-    def __init__(self, prepared: PreparedRun, full: bool) -> None:
+    def __init__(self, setup: RunSetup, full: bool) -> None:
         super().__init__()
-        self.prepared, self.full = prepared, full
+        self.setup, self.full = setup, full
 
     def resume(self, clients: ClientStates) -> RunState | None:
         """The beginning."""
-        model = self.prepared.learner.initial()
-        for client in range(self.prepared.fed.population if self.full else 0):
+        model = self.setup.job.learner.initial()
+        for client in range(self.setup.fed.population if self.full else 0):
             clients.stage(client, {"dual": {"sigma": torch.zeros_like(model.params)}})
             clients.commit()
-        return initial_state(self.prepared, model, clients)
+        return initial_state(self.setup, model, clients)
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         """Remember where it is."""
@@ -127,9 +128,9 @@ class Over(Exception):
     """Nobody asks for more rounds."""
 
 
-def ours(prepared: PreparedRun, workload: Workload, executor: str, budget: int | None) -> None:
+def ours(setup: RunSetup, workload: Workload, executor: str, budget: int | None) -> None:
     """`train` runs the rounds, and waits between them where it tells that a round is done."""
-    window = Window(prepared, full="feddyn" in workload.method)
+    window = Window(setup, full="feddyn" in workload.method)
     turns = Turns(
         repr(EXECUTORS[executor]),
         "fedflat",
@@ -150,7 +151,7 @@ def ours(prepared: PreparedRun, workload: Workload, executor: str, budget: int |
 
     with suppress(Over):
         train(
-            prepared,
+            setup,
             executor=EXECUTORS[executor],
             run_folder=window,
             on_progress=tell,
@@ -161,11 +162,11 @@ def ours(prepared: PreparedRun, workload: Workload, executor: str, budget: int |
 def main(size: str, name: str, who: str, number: str | None = None) -> None:
     """Take part until nobody asks for more."""
     workload = SIZES[size][name]
-    prepared = prepare(workload.experiment())
+    setup = prepare(workload.experiment())
     if who in ("bare", "bare-last", "bare-quick"):
-        bare(prepared, int(number or 2), last=who != "bare", fewer=who == "bare-quick")
+        bare(setup, int(number or 2), last=who != "bare", fewer=who == "bare-quick")
     else:
-        ours(prepared, workload, who, None if number is None else int(number))
+        ours(setup, workload, who, None if number is None else int(number))
 
 
 if __name__ == "__main__":

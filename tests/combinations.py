@@ -21,8 +21,9 @@ from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment
-from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.methods.fedcg import Branches
@@ -121,7 +122,7 @@ def _given() -> Opened:
 ON = _given()
 
 
-def ready(method: Method) -> PreparedRun:
+def ready(method: Method) -> RunSetup:
     """Three clients of four examples, two of them a round, two steps each; two hidden layers."""
     kinds = {type(piece) for piece in method.client}
     model: Any = mlp([3, 3])
@@ -153,10 +154,10 @@ class Spent(RunFolder):
             self.totals.append((run.ledger.down, run.ledger.up))
 
 
-def declared(run: PreparedRun, new: int = 0) -> tuple[int, int]:
+def declared(run: RunSetup, new: int = 0) -> tuple[int, int]:
     """The bytes of a round after the first, by the method's own account, with ``new`` clients, who
     are sent what they keep to themselves from then on."""
-    method, model = run.exp.method, run.learner.initial()
+    method, model = run.exp.method, run.job.learner.initial()
     cost, dim = method.cost, len(model.params)
     exchanges = (
         cost.local_trainings * (1 - sum(piece.full_gradients for piece in method.client))
@@ -167,8 +168,8 @@ def declared(run: PreparedRun, new: int = 0) -> tuple[int, int]:
         if any(piece.key == "fedcr" for piece in method.client)
         else 0
     )
-    more = exchanges * (len(model.buffers) - run.private_size) + small
-    first = 4 * new * cost.local_trainings * run.private_size
+    more = exchanges * (len(model.buffers) - run.job.private_size) + small
+    first = 4 * new * cost.local_trainings * run.job.private_size
     teacher = exchanges * sum(
         5 * 3 + 4 * 3 + 4 * piece.domains for piece in method.client if isinstance(piece, Branches)
     )
@@ -188,7 +189,7 @@ def trains(method: Method) -> bool:
     return (
         result.status == "done"
         and bool(torch.isfinite(result.model.params).all())
-        and not torch.equal(result.model.params, run.learner.initial().params)
+        and not torch.equal(result.model.params, run.job.learner.initial().params)
         and all(map(math.isfinite, numbers))
         and list(row["models"]) == ["server", *(average.key for average in method.averages)]
         and rounds == [declared(run, new=1), declared(run)]

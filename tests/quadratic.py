@@ -20,9 +20,10 @@ from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment
 from fedflat.experiments.run_folder.run_folder import RunFolder
-from fedflat.experiments.state import Ledger, RunState
+from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
+from fedflat.server.ledger import Ledger
 from fedflat.server.piece import ServerState
 from literal.problem import Plan, Problem
 

@@ -136,7 +136,7 @@ def test_a_run_spends_what_the_table_says(text: str) -> None:
     assert trains(method_of(text))
     if text in TABLE and text not in ("fedbn()", "silobn()", "fedcr()"):
         run = ready(method_of(text))
-        dim = len(run.learner.initial().params)
+        dim = len(run.job.learner.initial().params)
         assert declared(run) == tuple(4 * 2 * vectors * dim for vectors in TABLE[text][2:4])
 
 

@@ -28,12 +28,13 @@ from fedflat.execution.client_pool import ClientPool, Executor, PoolOutcome, Sou
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.workers import Workers
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment
-from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import Progress
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.record import read_rows
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.methods.fedcg import Branches
@@ -343,20 +344,20 @@ def test_a_run(text: str) -> None:
     declared."""
     method = method_of(text)
     exp, ears, run_folder = experiment(method), Listening(), Costs()
-    prepared = prepare(exp)
-    result = train(prepared, executor=ears, run_folder=run_folder)
+    setup = prepare(exp)
+    result = train(setup, executor=ears, run_folder=run_folder)
     _finite_and_moved(exp, result)
     for request, reply, memory in ears.heard:
         _nothing_private(exp, request, reply, memory)
-    _declared_cost(prepared, run_folder, ears)
-    _declared_gradients(prepared, ears)
+    _declared_cost(setup, run_folder, ears)
+    _declared_gradients(setup, ears)
 
 
 def _finite_and_moved(exp: Experiment, result: Result) -> None:
     assert result.status == "done"
     assert result.model is not None
     assert bool(torch.isfinite(result.model.params).all())
-    assert not torch.equal(result.model.params, prepare(exp).learner.initial().params)
+    assert not torch.equal(result.model.params, prepare(exp).job.learner.initial().params)
     rows = [row for row in result.rows if not row.get("tuned")]
     assert len(rows) == ROUNDS == len(result.rows) - len(exp.method.evaluations)
     for row in rows:
@@ -418,13 +419,13 @@ def _exchanges(method: Method) -> int:
     return method.cost.local_trainings * (1 - at_client) + method.cost.full_gradients
 
 
-def _declared_cost(prepared: PreparedRun, run_folder: Costs, ears: Listening) -> None:
-    exp, cost = prepared.exp, prepared.exp.method.cost
-    model = prepared.learner.initial()
-    clients, exchanges = prepared.clients.sampler.clients, _exchanges(exp.method)
+def _declared_cost(setup: RunSetup, run_folder: Costs, ears: Listening) -> None:
+    exp, cost = setup.exp, setup.exp.method.cost
+    model = setup.job.learner.initial()
+    clients, exchanges = setup.server.population.sampler.clients, _exchanges(exp.method)
     numbers = [vectors * len(model.params) for vectors in (cost.down, cost.up)]
     small = 2 * 3 * FEATURES if any(piece.key == "fedcr" for piece in exp.method.client) else 0
-    whole = exchanges * (len(model.buffers) - prepared.private_size) + small
+    whole = exchanges * (len(model.buffers) - setup.job.private_size) + small
     numbers[0] += (
         4 if any(piece.needs_cohort_order for piece in exp.method.client) else 0
     )  # two numbers in double precision
@@ -437,7 +438,7 @@ def _declared_cost(prepared: PreparedRun, run_folder: Costs, ears: Listening) ->
         if request.broadcast.instruction.trains and "private" not in request.state
     ]
     new = [
-        4 * prepared.private_size * sum(request.broadcast.round == t for request in visits)
+        4 * setup.job.private_size * sum(request.broadcast.round == t for request in visits)
         for t in range(ROUNDS)
     ]
     first, *later = [
@@ -469,11 +470,11 @@ def _bank(method: Method) -> int:
     return 4 * numbers * (6 + 9 + 12 + 7)
 
 
-def _declared_gradients(prepared: PreparedRun, ears: Listening) -> None:
+def _declared_gradients(setup: RunSetup, ears: Listening) -> None:
     """The walks and surveys of the first round, in which FedALA has nothing to blend, as
     declared."""
-    cost, local = prepared.exp.method.cost, prepared.exp.local
-    at_client = sum(piece.full_gradients for piece in prepared.exp.method.client)
+    cost, local = setup.exp.method.cost, setup.exp.local
+    at_client = sum(piece.full_gradients for piece in setup.exp.method.client)
     for (request, reply, _), asked in zip(ears.heard, ears.asked, strict=True):
         if request.broadcast.round == 0:
             steps = local.planned_steps(0, request.client, reply.examples)

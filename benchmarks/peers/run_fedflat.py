@@ -72,12 +72,12 @@ def main(name: str) -> None:
         weight_decay=WEIGHT_DECAY,
     )
     warm_up = TRACED if isinstance(executor, Stacked) else WARM_UP
-    prepared, window, turns = (
+    setup, window, turns = (
         prepare(exp),
         Window(),
         Turns(repr(executor), "fedflat", "torch", warm_up=warm_up),
     )
-    flat, before = prepared.learner.flat, 0
+    flat, before = setup.job.learner.flat, 0
 
     def loss() -> float:
         flat.load(window.run.model.params)
@@ -90,7 +90,7 @@ def main(name: str) -> None:
             raise Over
 
     with suppress(Over):
-        train(prepared, executor=executor, run_folder=window, on_progress=tell)
+        train(setup, executor=executor, run_folder=window, on_progress=tell)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from textwrap import wrap
 
@@ -54,3 +55,30 @@ def _part(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
         numbers = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         lines += [[name.ljust(widths[0]), *numbers], *([name] for name in continuation)]
     return "\n".join(GAP.join(line).rstrip() for line in lines)
+
+
+def span(seconds: float | None) -> str:
+    """A time for people, in one unit, so that times can be compared.
+
+    >>> span(12.34), span(150), span(9000), span(260000), span(None)
+    ('12.3 s', '2.5 min', '2.5 h', '3.0 d', '-')
+    """
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    for unit, step, least in (("d", 86400, 172800), ("h", 3600, 7200), ("min", 60, 120)):
+        if seconds >= least:
+            return f"{seconds / step:,.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def size(count: float) -> str:
+    """Bytes for people.
+
+    >>> size(1536), size(2.5e9)
+    ('1.5 kB', '2.50 GB')
+    """
+    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= step:
+            digits = 2 if unit == "GB" else 1
+            return f"{count / step:.{digits}f} {unit}"
+    return f"{count:.0f} B"

@@ -60,7 +60,7 @@ def of_first(analysis: Analysis, scope: Scope) -> AnalysisResult:
 
 def loss_by_hand(loaded: LoadedRun, params: torch.Tensor) -> float:
     """The mean loss on the test set with plain PyTorch."""
-    module, test = loaded.prepared.learner.module(), loaded.prepared.fed.test
+    module, test = loaded.setup.job.learner.module(), loaded.setup.fed.test
     torch.nn.utils.vector_to_parameters(params, module.parameters())
     batch = test.batch(torch.arange(len(test)), torch.float32)
     with torch.no_grad():
@@ -171,7 +171,7 @@ def test_the_partition(study: Path) -> None:
     loaded = loaded_runs([study])[0]
     found = PartitionAnalysis().analyse(loaded, Scope(), silent).result
     assert found["clients"] == found["shown"] == 20
-    assert [sum(row) for row in found["counts"]] == list(loaded.prepared.fed.sizes())
+    assert [sum(row) for row in found["counts"]] == list(loaded.setup.fed.sizes())
     assert all(sum(map(bool, row)) <= 2 for row in found["counts"])
 
 

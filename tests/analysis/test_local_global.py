@@ -32,11 +32,11 @@ PLAN = Plan(cohorts=[[0, 1]], orders=[{0: [[0], [0]], 1: [[0], [0]]}], lr=[0.1])
 def test_the_toy_problem() -> None:
     """Clients' Hessians are diag(2, 1) and diag(1, 4) wherever they go; that of their mean is
     diag(1.5, 2.5)."""
-    prepared = prepare(experiment(ff.fedavg(), Q, PLAN))
+    setup = prepare(experiment(ff.fedavg(), Q, PLAN))
     both = LocalGlobal(
-        prepared=prepared,
+        setup=setup,
         round=0,
-        models=client_models(prepared, prepared.learner.initial(), 0, [0, 1]),
+        models=client_models(setup, setup.job.learner.initial(), 0, [0, 1]),
     )
     found = both.result(list(both.rows()))
     assert [row["client"] for row in both.rows(known=[0])] == [1]
@@ -49,8 +49,8 @@ def test_the_toy_problem() -> None:
 
 def test_models_at_the_end_of_the_visit() -> None:
     """Two steps of 0.1: the distance to a_k shrinks by (1 - 0.1 h) twice in each coordinate."""
-    prepared = prepare(experiment(ff.fedavg(), Q, PLAN))
-    models = client_models(prepared, prepared.learner.initial(), 0, [0, 1])
+    setup = prepare(experiment(ff.fedavg(), Q, PLAN))
+    models = client_models(setup, setup.job.learner.initial(), 0, [0, 1])
     assert models[0].params.tolist() == pytest.approx([1 + 2 * 0.8**2, -1 + 3 * 0.9**2])
     assert models[1].params.tolist() == pytest.approx([3 * 0.9**2, 1 + 0.6**2])
 
@@ -65,15 +65,15 @@ def test_what_a_client_keeps_to_itself_is_in_its_model(text: str, where: str) ->
     exp = replace(
         small(text), model=normalised, local=LocalTraining(batch_size=3, lr=0.1, drop_last=True)
     )
-    prepared = prepare(exp)
+    setup = prepare(exp)
     model, layout, private = (
-        prepared.learner.initial(),
-        prepared.learner.flat.layout,
+        setup.job.learner.initial(),
+        setup.job.learner.flat.layout,
         Private(where),
     )
-    for client, own in client_models(prepared, model, 0, [0, 3]).items():
+    for client, own in client_models(setup, model, 0, [0, 3]).items():
         request = Request(client, Broadcast(0, model.params, model.buffers, 0.1), {})
-        reply, memory = run_client(prepared.job, request, prepared.fed.data(client))
+        reply, memory = run_client(setup.job, request, setup.fed.data(client))
         mask, statistics = private.mask(layout), private.statistics(layout)
         assert torch.equal(own.params[mask], memory["private"]["params"])
         assert torch.equal(own.buffers[statistics], memory["private"]["statistics"])
@@ -104,11 +104,11 @@ def test_their_mean_is_what_the_run_makes_of_them(text: str) -> None:
         local_epochs=1,
         lr=0.05,
     )
-    prepared = prepare(exp)
-    models = client_models(prepared, prepared.learner.initial(), 0, [0, 1, 2, 3])
+    setup = prepare(exp)
+    models = client_models(setup, setup.job.learner.initial(), 0, [0, 1, 2, 3])
     assert sorted(models) == [0, 1, 2, 3]
     if text in ("fedavg", "scaffold", "mime"):
-        sizes = torch.tensor(prepared.fed.sizes(), dtype=torch.float32)
+        sizes = torch.tensor(setup.fed.sizes(), dtype=torch.float32)
         weights = sizes / sizes.sum() if text != "scaffold" else torch.full((4,), 0.25)
         mean = sum(w * models[k].params for k, w in enumerate(weights))
         torch.testing.assert_close(mean, train(exp).model.params, rtol=1e-4, atol=1e-6)
@@ -118,10 +118,10 @@ def test_a_part_of_everybodys_data() -> None:
     exp = ff.experiment(
         "fedavg", on="digits(lda(0), clients=10)", model="logistic", rounds=1, clients_per_round=2
     )
-    prepared = prepare(exp)
+    setup = prepare(exp)
     told: list[str] = []
-    models = client_models(prepared, prepared.learner.initial(), 0, [3])
-    both = LocalGlobal(prepared=prepared, round=0, models=models, examples=50)
+    models = client_models(setup, setup.job.learner.initial(), 0, [3])
+    both = LocalGlobal(setup=setup, round=0, models=models, examples=50)
     found = both.result(list(both.rows(on_progress=lambda done, total, what: told.append(what))))
     assert found["examples"] == 50 < found["of"]
     assert found["clients"][0]["global"] > 0

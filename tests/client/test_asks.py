@@ -21,24 +21,24 @@ from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
-from fedflat.experiments.exchange import Exchange
-from fedflat.experiments.prepare import PreparedRun, prepare
-from fedflat.experiments.replies import ReplyCollector
-from fedflat.experiments.state import Ledger
+from fedflat.experiments.open_exchange import open_exchanges
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import parse, register
+from fedflat.server.ledger import Ledger
 
 ASKS = (Train(), FineTune(), Gradient(), Evaluate(), Describe(LabelCounts()))
 
 
-def ready(**more: object) -> PreparedRun:
+def ready(**more: object) -> RunSetup:
     on = fedflat.digits(fedflat.lda(0.5), clients=6, **{"split": 0.7, **more})
     return prepare(experiment("fedavg", on=on))
 
 
-def exchanged(what: PreparedRun, executor: object, ask: Instruction) -> tuple[Replies, Ledger]:
-    start = what.learner.initial()
+def exchanged(what: RunSetup, executor: object, ask: Instruction) -> tuple[Replies, Ledger]:
+    start = what.job.learner.initial()
     with executor.open(what.job, what.fed, what.source) as pool:  # type: ignore[attr-defined]
-        exchange = Exchange(pool, ReplyCollector(what, 0, ClientStates(), {}, Ledger()))
+        exchange = open_exchanges(what, pool).open(0, ClientStates(), {}, Ledger())
         send = exchange.sender("server", [(0,), (2,), (3,), (5,)])
         return send(
             Broadcast(0, start.params, start.buffers, 0.1, instruction=ask)
@@ -63,7 +63,7 @@ def test_clients_tell_how_well_a_model_does_on_their_own_test_parts(executor: ob
     sent up."""
     what = ready()
     replies, ledger = exchanged(what, executor, Evaluate())
-    module = what.learner.module().eval()
+    module = what.job.learner.module().eval()
     shares, sizes = [], []
     for client in (0, 2, 3, 5):
         data = what.fed.data(client).own_test
@@ -75,7 +75,7 @@ def test_clients_tell_how_well_a_model_does_on_their_own_test_parts(executor: ob
     mean = sum(n * share for n, share in zip(sizes, shares, strict=True)) / sum(sizes)
     assert float(replies.mean("evaluate", "accuracy")) == pytest.approx(sum(shares) / 4, abs=1e-12)
     assert float(replies.mean("evaluate", "accuracy", "sized")) == pytest.approx(mean, abs=1e-12)
-    dim = what.info.layout.dim
+    dim = what.job.learner.flat.layout.dim
     assert (ledger.down, ledger.up, ledger.samples) == (4 * 4 * dim, 4 * 2 * 8, 0)
 
 
@@ -92,7 +92,7 @@ def test_clients_describe_their_labels_without_a_model(executor: object) -> None
 
 def test_a_client_without_a_test_part_says_so() -> None:
     what = ready(split=None)
-    start = what.learner.initial()
+    start = what.job.learner.initial()
     request = Request(1, Broadcast(0, start.params, start.buffers, 0.1, instruction=Evaluate()), {})
     with pytest.raises(
         SettingError, match=r"client 1 has no test examples of its own .* split=0.7"
@@ -103,11 +103,10 @@ def test_a_client_without_a_test_part_says_so() -> None:
 def test_only_what_counts_is_remembered() -> None:
     """A visit that walks nowhere leaves the client's memory as it was, whatever the mail says."""
     what = prepare(experiment("feddyn", on=fedflat.digits(clients=6, split=0.7)))
-    start, clients = what.learner.initial(), ClientStates()
+    start, clients = what.job.learner.initial(), ClientStates()
     with InProcess(threads=1).open(what.job, what.fed, what.source) as pool:
-        send = Exchange(pool, ReplyCollector(what, 0, clients, {}, Ledger())).sender(
-            "server", [(0,), (1,)]
-        )
+        exchange = open_exchanges(what, pool).open(0, clients, {}, Ledger())
+        send = exchange.sender("server", [(0,), (1,)])
         for ask in ASKS:
             send(Broadcast(0, start.params, start.buffers, 0.1, instruction=ask))
             assert (0 in clients) is True, ask

@@ -211,7 +211,7 @@ def test_the_same_bits_in_a_worker() -> None:
         clients_per_round=2,
         batch_size=3,
     )
-    assert prepare(exp).learner.trains_channels_last
+    assert prepare(exp).job.learner.trains_channels_last
     here, there = (train(exp, executor=executor) for executor in (InProcess(1), Workers(1)))
     assert numbers(here) == numbers(there)
 

@@ -80,7 +80,7 @@ def run(method: Method, **more: Any) -> Book:
 
 
 def start() -> tuple[Tensor, Tensor, Layout]:
-    learner = prepare(experiment(fedavg())).learner
+    learner = prepare(experiment(fedavg())).job.learner
     model = learner.initial()
     return model.params, model.buffers, learner.flat.layout
 
@@ -176,7 +176,7 @@ def test_a_client_goes_on_with_its_own() -> None:
     reset."""
     run_folder = run(fedbn(), rounds=2, sampler=ClientSampler(cohorts=[[1], [1]]))
     params, _, layout = start()
-    module = prepare(experiment(fedavg())).learner.module().double()
+    module = prepare(experiment(fedavg())).job.learner.module().double()
     shared, mask = params, Private("bn").mask(layout)
     for t in range(2):
         stepper = torch.optim.SGD(module.parameters(), lr=0.1)
@@ -235,13 +235,13 @@ def test_what_is_not_counted_carries_nothing(method: Method) -> None:
     params, buffers, layout = start()
     (piece,) = (p for p in method.client if isinstance(p, Private))
     mask, statistics = piece.mask(layout), piece.statistics(layout)
-    prepared = prepare(experiment(method + fedavgm(0.9)))
+    setup = prepare(experiment(method + fedavgm(0.9)))
     state: dict[int, Any] = {0: {}, 1: {}}
     for t in range(3):
         broadcast = Broadcast(t, params + torch.where(mask, 0.0, 0.1 * t), buffers, 0.1)
         for client in (0, 1):
             reply, state[client] = run_client(
-                prepared.job, Request(client, broadcast, state[client]), prepared.fed.data(client)
+                setup.job, Request(client, broadcast, state[client]), setup.fed.data(client)
             )
             assert not reply.delta[mask].any()
             assert torch.equal(reply.buffers[statistics], buffers[statistics])

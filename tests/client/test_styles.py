@@ -189,14 +189,14 @@ def test_what_has_no_style_is_refused() -> None:
         SettingError, match=r"pictures in bytes, from 0 to 255, but these data have torch.float32"
     ):
         prepare(experiment("fedavg + cfsi", floats))
-    prepared, grey = (
+    setup, grey = (
         prepare(experiment("fedavg", DATA)),
         experiment("fedavg", [(x[:, :1], y) for x, y in DATA]),
     )
     with pytest.raises(
         SettingError, match=r"pictures of three colours in bytes.*shape \(1, 8, 12\)"
     ):
-        Colours().check(grey.on.open(0), prepared.learner, None)
+        Colours().check(grey.on.open(0), setup.job.learner, None)
 
 
 def test_styles_of_another_domain_need_one() -> None:

@@ -203,7 +203,7 @@ def test_a_run_says_which_activations_it_found() -> None:
     (remark,) = remarks(prepare(exp))
     names = [
         name
-        for name, part in prepare(exp).learner.flat.module.named_modules()
+        for name, part in prepare(exp).job.learner.flat.module.named_modules()
         if isinstance(part, nn.ReLU)
     ]
     assert remark == f"man penalises 2 activations: {names[0]} (ReLU), {names[1]} (ReLU)"

@@ -94,8 +94,8 @@ def test_rows_without_a_photograph(folder: Path) -> None:
     fed = on.open(0)
     # Author 3 has none left; classes stay those of the file.
     assert (list(fed.sizes()), fed.classes, len(fed.test)) == ([2, 1], 3, 1)
-    prepared = prepare(experiment("fedavg", on, rounds=1, clients_per_round=2, model="logistic"))
-    assert remarks(prepared) == [
+    setup = prepare(experiment("fedavg", on, rounds=1, clients_per_round=2, model="logistic"))
+    assert remarks(setup) == [
         "rows without a photograph were left out: 2 for training and 1 for testing; 1 authors have "
         "no photograph and are no clients"
     ]

@@ -87,10 +87,10 @@ def test_what_clients_are_labelled_does_not_matter() -> None:
 
 
 def test_a_method_that_learns_without_opens_its_clients_so() -> None:
-    prepared = prepare(experiment("self_training()", STREET))
-    assert prepared.fed.data(0).examples.unlabelled
+    setup = prepare(experiment("self_training()", STREET))
+    assert setup.fed.data(0).examples.unlabelled
     with pytest.raises(SettingError, match=REFUSED):
-        _ = prepared.fed.data(0).targets
+        _ = setup.fed.data(0).targets
     assert not prepare(experiment("fedavg()", STREET)).fed.data(0).examples.unlabelled
 
 

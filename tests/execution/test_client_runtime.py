@@ -19,18 +19,19 @@ from fedflat.execution.client_runtime import ClientRuntime
 from fedflat.execution.loopback import LoopbackPool
 from fedflat.execution.wire_envelope import message_id
 from fedflat.execution.wire_format import ClientReply, RequestMessage, WireError, decode, encode
-from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.run_setup import RunSetup
 
 STATE: ClientState = {"dual": {"y": torch.tensor([1.0, torch.nan])}, "other": {"n": torch.ones(())}}
 
 
 @pytest.fixture(scope="module")
-def prepared() -> PreparedRun:
+def setup() -> RunSetup:
     return prepare(experiment("feddyn(alpha=0.1)"))
 
 
-def broadcast_of(prepared: PreparedRun, round: int = 0) -> Broadcast:
-    start = prepared.learner.initial()
+def broadcast_of(setup: RunSetup, round: int = 0) -> Broadcast:
+    start = setup.job.learner.initial()
     return Broadcast(round, start.params, start.buffers, 0.1)
 
 
@@ -43,11 +44,11 @@ def handled(runtime: ClientRuntime, request: Request) -> ClientReply | ClientFai
     return answer
 
 
-def test_a_repeated_request_has_the_same_reply(prepared: PreparedRun, tmp_path: Path) -> None:
+def test_a_repeated_request_has_the_same_reply(setup: RunSetup, tmp_path: Path) -> None:
     store = StateStore(tmp_path / "1")
-    runtime = ClientRuntime(prepared.job, prepared.fed.data, lambda client: store)
-    handled(runtime, Request(1, broadcast_of(prepared), {}, "0/1/1"))
-    second = Request(1, broadcast_of(prepared, 1), {}, "1/1/1", "0/1/1", ("0/1/1",))
+    runtime = ClientRuntime(setup.job, setup.fed.data, lambda client: store)
+    handled(runtime, Request(1, broadcast_of(setup), {}, "0/1/1"))
+    second = Request(1, broadcast_of(setup, 1), {}, "1/1/1", "0/1/1", ("0/1/1",))
     one, again = handled(runtime, second), handled(runtime, second)
     assert isinstance(one, ClientReply)
     assert isinstance(again, ClientReply)
@@ -59,12 +60,12 @@ def test_a_repeated_request_has_the_same_reply(prepared: PreparedRun, tmp_path: 
     assert not torch.equal(one.reply.delta, fresh.reply.delta)
 
 
-def test_states_that_no_request_names_are_removed(prepared: PreparedRun, tmp_path: Path) -> None:
+def test_states_that_no_request_names_are_removed(setup: RunSetup, tmp_path: Path) -> None:
     store = StateStore(tmp_path / "1")
-    runtime = ClientRuntime(prepared.job, prepared.fed.data, lambda client: store)
+    runtime = ClientRuntime(setup.job, setup.fed.data, lambda client: store)
     for id in ("a", "b", "c"):
         store.put(id, {})
-    handled(runtime, Request(1, broadcast_of(prepared), {}, "0/1/1", None, ("b",)))
+    handled(runtime, Request(1, broadcast_of(setup), {}, "0/1/1", None, ("b",)))
     assert [store.get(id) is not None for id in ("a", "b", "c", "0/1/1")] == [
         False,
         True,
@@ -73,28 +74,28 @@ def test_states_that_no_request_names_are_removed(prepared: PreparedRun, tmp_pat
     ]
 
 
-def test_a_probe_keeps_nothing(prepared: PreparedRun, tmp_path: Path) -> None:
+def test_a_probe_keeps_nothing(setup: RunSetup, tmp_path: Path) -> None:
     store = StateStore(tmp_path / "1")
-    runtime = ClientRuntime(prepared.job, prepared.fed.data, lambda client: store)
-    probe = replace(broadcast_of(prepared), commit=False)
+    runtime = ClientRuntime(setup.job, setup.fed.data, lambda client: store)
+    probe = replace(broadcast_of(setup), commit=False)
     answer = handled(runtime, Request(1, probe, {}, "0/1/1"))
     assert isinstance(answer, ClientReply)
     assert not answer.kept
     assert store.get("0/1/1") is None
 
 
-def test_an_error_is_a_failure(prepared: PreparedRun) -> None:
-    runtime = ClientRuntime(prepared.job, prepared.fed.data)
-    answer = handled(runtime, Request(99, broadcast_of(prepared), {}, "0/1/99"))
+def test_an_error_is_a_failure(setup: RunSetup) -> None:
+    runtime = ClientRuntime(setup.job, setup.fed.data)
+    answer = handled(runtime, Request(99, broadcast_of(setup), {}, "0/1/99"))
     assert isinstance(answer, ClientFailure)
     assert (answer.client, answer.request, answer.reason) == (99, "0/1/99", "crashed")
     assert "IndexError" in answer.detail
 
 
-def test_a_request_with_another_broadcast_is_refused(prepared: PreparedRun) -> None:
+def test_a_request_with_another_broadcast_is_refused(setup: RunSetup) -> None:
     runtime, content = (
-        ClientRuntime(prepared.job, prepared.fed.data),
-        encode(broadcast_of(prepared)),
+        ClientRuntime(setup.job, setup.fed.data),
+        encode(broadcast_of(setup)),
     )
     request = encode(RequestMessage("0/1/1", 1, "ab"))
     with pytest.raises(WireError, match=r"names the broadcast 'ab', but .* came with it"):
@@ -105,9 +106,9 @@ def test_a_request_with_another_broadcast_is_refused(prepared: PreparedRun) -> N
         runtime.handle(request, encode(RequestMessage("0/1/1", 1, message_id(request))))
 
 
-def test_a_broadcast_is_sent_once_and_its_model_is_not_sent_again(prepared: PreparedRun) -> None:
-    pool = LoopbackPool(ClientRuntime(prepared.job, prepared.fed.data))
-    first = broadcast_of(prepared)
+def test_a_broadcast_is_sent_once_and_its_model_is_not_sent_again(setup: RunSetup) -> None:
+    pool = LoopbackPool(ClientRuntime(setup.job, setup.fed.data))
+    first = broadcast_of(setup)
     model = len(encode(first))
 
     def sent(broadcast: Broadcast, clients: int) -> int:

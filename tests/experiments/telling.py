@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from fedflat.client.instructions import Describer, Descriptions
+from fedflat.client.learner import Learner
 from fedflat.client.piece import ClientContext, Piece
 from fedflat.client.training import ClientWork
 from fedflat.core.flat import GradFn, Model
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.stage import Stage
+from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.initializers import First, Fresh
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 ASKED: list[int] = []
@@ -89,8 +90,10 @@ class FromMeans(Fresh):
     def describers(self) -> tuple[Describer, ...]:
         return (Means(times=1),)
 
-    def model(self, prepared: PreparedRun, first: First) -> Model:
-        model = super().model(prepared, first)
+    def model(
+        self, exp: Experiment, learner: Learner, descriptions: Descriptions, first: First
+    ) -> Model:
+        model = super().model(exp, learner, descriptions, first)
         params = model.params.clone()
-        params[0] = float(prepared.descriptions[Means(times=1)][0][0, 0])
+        params[0] = float(descriptions[Means(times=1)][0][0, 0])
         return Model(params, model.buffers)

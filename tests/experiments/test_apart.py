@@ -10,7 +10,7 @@ import fedflat as ff
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.score_breakdown import by_class
-from fedflat.experiments.state import Ledger
+from fedflat.server.ledger import Ledger
 from fedflat.tasks.segmentation import MIOU
 
 

@@ -137,8 +137,21 @@ def test_clients_take_over_the_states_of_a_server(tmp_path: Path) -> None:
     assert torch.equal(whole.model.params, cut.model.params)
 
 
-def test_a_round_that_is_broken_off_leaves_nothing() -> None:
+class KeepingPool:
+    """A pool whose clients keep their states."""
+
+    def use_states(self, ids: StateIds) -> None:
+        self.ids = ids
+
+
+def kept_by_clients() -> ClientStates:
     states = ClientStates()
+    states.use_pool(KeepingPool())
+    return states
+
+
+def test_a_round_that_is_broken_off_leaves_nothing() -> None:
+    states = kept_by_clients()
     for request in ("0/1/3", "0/1/4"):
         states.ids.made(request)
     states.accept(["0/1/3"], [3])
@@ -154,7 +167,7 @@ def test_a_round_that_is_broken_off_leaves_nothing() -> None:
 
 
 def test_what_checkpoints_name_is_kept() -> None:
-    states = ClientStates()
+    states = kept_by_clients()
     tables = {}
     for round in range(1, 4):
         states.ids.made(f"{round}/1/3")

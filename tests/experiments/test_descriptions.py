@@ -29,10 +29,10 @@ from fedflat.experiments.prepare import prepare
 from fedflat.experiments.remarks import remarks
 from fedflat.experiments.run_folder.description_store import DescriptionStore
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
-from fedflat.experiments.state import Ledger
 from fedflat.experiments.train import train
 from fedflat.registry.specs import register
 from fedflat.server.client_selection import ClientSampler
+from fedflat.server.ledger import Ledger
 from plugins.forgetting import forget
 
 ON = "digits(lda(0), clients=8)"
@@ -114,9 +114,9 @@ def test_any_executor() -> None:
         dtype="float64",
         topology="star()",
     )
-    prepared = prepare(exp)
+    setup = prepare(exp)
     here, spread, wired, stacked = (
-        train(prepared, executor=executor)
+        train(setup, executor=executor)
         for executor in (InProcess(threads=1), Workers(1), Loopback(), Stacked())
     )
     assert timeless(here.rows) == timeless(spread.rows) == timeless(wired.rows)
@@ -292,10 +292,10 @@ def test_the_clock_waits_for_the_slowest(tmp_path: Path) -> None:
     devices = {str(k): {"speed": 100.0, "up": 10.0 * (k + 1), "down": 1e9} for k in range(5)}
     (tmp_path / "clock.json").write_text(json.dumps(devices))
     exp = experiment("noting()", clock=f"measured('{tmp_path / 'clock.json'}')", rounds=1)
-    prepared = collect_descriptions(
+    setup = collect_descriptions(
         prepare(exp), RunFolder(), InProcess(threads=1), lambda exp, place: {}
     )
-    assert prepared.initial_cost.clock == pytest.approx(64 / 10.0)
+    assert setup.initial_cost.clock == pytest.approx(64 / 10.0)
 
 
 def test_an_asynchronous_server_starts_when_all_have_described_themselves(

@@ -74,8 +74,8 @@ def outcome(method: str, **more: Any) -> tuple[Any, Book, Any]:
     return prepare(exp), run_folder, run_folder.rows[-1]
 
 
-def module_of(prepared: Any, model: Model) -> nn.Module:
-    flat: FlatModule = prepared.learner.copy()
+def module_of(setup: Any, model: Model) -> nn.Module:
+    flat: FlatModule = setup.job.learner.copy()
     flat.load(model.params)
     flat.buffers = model.buffers
     return copy.deepcopy(flat.module).eval()
@@ -103,8 +103,8 @@ def places_of(domains: Domains, *values: str) -> list[int]:
 def test_each_domain_has_its_scores() -> None:
     """FedAvg's one model: scores of all and of each town and weather, and the spread over
     town-and-weather."""
-    prepared, run_folder, row = outcome("fedavg")
-    data, module = prepared.fed.test, module_of(prepared, run_folder.model)
+    setup, run_folder, row = outcome("fedavg")
+    data, module = setup.fed.test, module_of(setup, run_folder.model)
     assert list(row["tests"]) == [
         "test/town0",
         "test/town1",
@@ -127,16 +127,16 @@ def test_each_domain_has_its_scores() -> None:
     assert "miou_std" not in row["tests"]["test/rain"]
 
 
-def with_statistics(prepared: Any, model: Model, kept: list[dict[str, Tensor]]) -> nn.Module:
+def with_statistics(setup: Any, model: Model, kept: list[dict[str, Tensor]]) -> nn.Module:
     """The server's model with the mean of clients' statistics."""
     mean = sum(one["statistics"] for one in kept) / len(kept)
     assert mean.shape == model.buffers.shape
-    return module_of(prepared, Model(model.params, mean))
+    return module_of(setup, Model(model.params, mean))
 
 
-def by_the_batch(prepared: Any, model: Model) -> nn.Module:
+def by_the_batch(setup: Any, model: Model) -> nn.Module:
     """The server's model with batch normalisation in training mode."""
-    module = module_of(prepared, model)
+    module = module_of(setup, model)
     module[1].train()  # type: ignore[index]
     return module
 
@@ -144,59 +144,57 @@ def by_the_batch(prepared: Any, model: Model) -> nn.Module:
 def test_silobn_tests_a_domain_with_the_statistics_of_its_client() -> None:
     """Client 3, sun in town 1, was never visited: what it has is unseen as yet, and so is town
     2."""
-    prepared, run_folder, row = outcome("silobn")
-    data, pairs = prepared.fed.test, []
-    assert [prepared.fed.domain(client)[:2] for client in range(4)] == [
+    setup, run_folder, row = outcome("silobn")
+    data, pairs = setup.fed.test, []
+    assert [setup.fed.domain(client)[:2] for client in range(4)] == [
         ("town0", "sun"),
         ("town1", "rain"),
         ("town0", "rain"),
         ("town1", "sun"),
     ]
     for client in (0, 1, 2):
-        module = with_statistics(
-            prepared, run_folder.model, [run_folder.clients[client]["private"]]
-        )
-        here = predicted(module, data, places_of(data.domains, *prepared.fed.domain(client)), 17)
+        module = with_statistics(setup, run_folder.model, [run_folder.clients[client]["private"]])
+        here = predicted(module, data, places_of(data.domains, *setup.fed.domain(client)), 17)
         if client == 2:
             expected = miou(here + pairs[:1])  # clients 0 and 2: town 0
             assert row["tests"]["test/town0"]["miou"] == pytest.approx(expected)
         pairs += here
     rest = places_of(data.domains, "town1", "sun")
-    pairs += predicted(by_the_batch(prepared, run_folder.model), data, rest, 8)
+    pairs += predicted(by_the_batch(setup, run_folder.model), data, rest, 8)
     assert row["miou"] == pytest.approx(miou(pairs))
 
 
 def test_silobn_tests_unseen_domains_in_batches_of_eight_and_keeps_nothing() -> None:
     """Seventeen images: eight, and nine, for one alone would not do."""
-    prepared, run_folder, row = outcome("silobn")
-    data, module = prepared.fed.tests["unseen_towns"], by_the_batch(prepared, run_folder.model)
+    setup, run_folder, row = outcome("silobn")
+    data, module = setup.fed.tests["unseen_towns"], by_the_batch(setup, run_folder.model)
     pairs = predicted(module, data, list(range(8)), 8) + predicted(
         module, data, list(range(8, 17)), 9
     )
     assert row["tests"]["unseen_towns"]["miou"] == pytest.approx(miou(pairs))
-    assert torch.equal(run_folder.model.buffers, prepared.learner.initial().buffers)
+    assert torch.equal(run_folder.model.buffers, setup.job.learner.initial().buffers)
 
 
 def test_several_clients_of_a_domain_give_the_mean_of_their_statistics() -> None:
-    prepared, run_folder, row = outcome("silobn", clients=8, cohorts=[(0, 4), (1, 2), (3, 5)])
-    assert prepared.fed.domain(0) == prepared.fed.domain(4)
+    setup, run_folder, row = outcome("silobn", clients=8, cohorts=[(0, 4), (1, 2), (3, 5)])
+    assert setup.fed.domain(0) == setup.fed.domain(4)
     kept = [run_folder.clients[client]["private"] for client in (0, 4)]
-    data = prepared.fed.test
+    data = setup.fed.test
     pairs = predicted(
-        with_statistics(prepared, run_folder.model, kept),
+        with_statistics(setup, run_folder.model, kept),
         data,
         places_of(data.domains, "town0", "sun"),
         17,
     )
-    module = with_statistics(prepared, run_folder.model, [run_folder.clients[2]["private"]])
+    module = with_statistics(setup, run_folder.model, [run_folder.clients[2]["private"]])
     pairs += predicted(module, data, places_of(data.domains, "town0", "rain"), 17)
     assert row["tests"]["test/town0"]["miou"] == pytest.approx(miou(pairs))
 
 
 def test_silobn_by_the_batch_everywhere() -> None:
-    prepared, run_folder, row = outcome("silobn(seen='batch')")
-    data, module = prepared.fed.test, by_the_batch(prepared, run_folder.model)
-    groups = [places_of(data.domains, *prepared.fed.domain(client)) for client in range(4)]
+    setup, run_folder, row = outcome("silobn(seen='batch')")
+    data, module = setup.fed.test, by_the_batch(setup, run_folder.model)
+    groups = [places_of(data.domains, *setup.fed.domain(client)) for client in range(4)]
     assert max(map(len, groups)) <= 8
     assert row["miou"] == pytest.approx(
         miou([pair for group in groups for pair in predicted(module, data, group, 8)])
@@ -204,22 +202,22 @@ def test_silobn_by_the_batch_everywhere() -> None:
 
 
 def test_fedbn_is_tested_on_seen_domains_only() -> None:
-    prepared, run_folder, row = outcome("fedbn")
+    setup, run_folder, row = outcome("fedbn")
     assert list(row["tests"]) == ["test/town0", "test/town1", "test/rain", "test/sun"]
-    data, kept = prepared.fed.test, run_folder.clients[1]["private"]
+    data, kept = setup.fed.test, run_folder.clients[1]["private"]
     params = run_folder.model.params.clone()
     params[6 * 27 + 6 : 6 * 27 + 6 + 12] = kept["params"]
-    module = module_of(prepared, Model(params, kept["statistics"]))
+    module = module_of(setup, Model(params, kept["statistics"]))
     pairs = predicted(module, data, places_of(data.domains, "town1", "rain"), 17)
-    server = module_of(prepared, run_folder.model)  # client 3 would start from what the server has
+    server = module_of(setup, run_folder.model)  # client 3 would start from what the server has
     pairs += predicted(server, data, places_of(data.domains, "town1", "sun"), 17)
     assert row["tests"]["test/town1"]["miou"] == pytest.approx(miou(pairs))
 
 
 def test_one_image_alone_has_its_own_statistics() -> None:
-    prepared, run_folder, row = outcome("silobn", tests=1)
+    setup, run_folder, row = outcome("silobn", tests=1)
     [pair] = predicted(
-        by_the_batch(prepared, run_folder.model), prepared.fed.tests["unseen_towns"], [0], 1
+        by_the_batch(setup, run_folder.model), setup.fed.tests["unseen_towns"], [0], 1
     )
     assert row["tests"]["unseen_towns"]["miou"] == pytest.approx(miou([pair]))
 
@@ -259,9 +257,7 @@ def test_without_known_domains_silobn_takes_the_batch() -> None:
     )
     run_folder = Book()
     train(exp, run_folder=run_folder)
-    prepared = prepare(exp)
-    pairs = predicted(
-        by_the_batch(prepared, run_folder.model), prepared.fed.test, list(range(10)), 8
-    )
+    setup = prepare(exp)
+    pairs = predicted(by_the_batch(setup, run_folder.model), setup.fed.test, list(range(10)), 8)
     assert run_folder.rows[-1]["miou"] == pytest.approx(miou(pairs))
     assert "tests" not in run_folder.rows[-1]

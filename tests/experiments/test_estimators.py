@@ -29,10 +29,11 @@ from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.descriptions import collect_descriptions, load_descriptions
 from fedflat.experiments.loopback import Loopback
-from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.groups import read_groups
 from fedflat.experiments.run_folder.record import read_facts
 from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
@@ -94,14 +95,14 @@ def test_every_group_has_one_of_each_kind(tmp_path: Path) -> None:
     assert sorted(map(len, found)) == [2, 2]
 
 
-def trained_alone(prepared: PreparedRun, epochs: int, lr: float, decay: float) -> list[nn.Module]:
+def trained_alone(setup: RunSetup, epochs: int, lr: float, decay: float) -> list[nn.Module]:
     """Every client's model by plain loops: torch's own SGD on the same batches."""
     found = []
-    for client in range(prepared.fed.population):
-        data, module = prepared.fed.data(client), prepared.learner.module().double()
+    for client in range(setup.fed.population):
+        data, module = setup.fed.data(client), setup.job.learner.module().double()
         optimiser = torch.optim.SGD(module.parameters(), lr=lr, weight_decay=decay)
         local = LocalTraining(epochs=epochs, batch_size=4)
-        for places in local.batches(derive(prepared.exp.seed, "describe"), 0, client, len(data)):
+        for places in local.batches(derive(setup.exp.seed, "describe"), 0, client, len(data)):
             batch = data.batch(places, torch.float64)
             optimiser.zero_grad()
             cross_entropy(module(batch.inputs), batch.targets).backward()
@@ -110,7 +111,7 @@ def trained_alone(prepared: PreparedRun, epochs: int, lr: float, decay: float) -
     return found
 
 
-def prepared_with(topology: str, executor: Any = InProcess(threads=1), **more: Any) -> PreparedRun:
+def prepared_with(topology: str, executor: Any = InProcess(threads=1), **more: Any) -> RunSetup:
     """A run with what its clients have said."""
     local = LocalTraining(batch_size=4, lr=0.05, weight_decay=0.01, epochs=3)
     exp = experiment(
@@ -125,10 +126,10 @@ def test_weights_of_linear_layers(layers: str, executor: Any) -> None:
     """The run's own steps, from the one common model, for two epochs; only these weights go up."""
     by = ClassifierWeights(epochs=2, layers=layers)
     said = f"classifier_weights(epochs=2, layers='{layers}')"
-    prepared = prepared_with(
+    setup = prepared_with(
         f"chains(groups=greedy(psi={said}, tau='cosine', d_min=15))", executor, model=ff.mlp([5, 3])
     )
-    twins = trained_alone(prepared, 2, 0.05, 0.01)
+    twins = trained_alone(setup, 2, 0.05, 0.01)
     linear = [
         [part.weight.reshape(-1) for part in twin.modules() if isinstance(part, nn.Linear)]
         for twin in twins
@@ -138,14 +139,16 @@ def test_weights_of_linear_layers(layers: str, executor: Any) -> None:
     ]
     expected = torch.stack([torch.cat(parts).detach() for parts in chosen])
     torch.testing.assert_close(
-        torch.stack(list(prepared.descriptions[by])), expected, rtol=0, atol=1e-10
+        torch.stack(list(setup.server.population.descriptions[by])), expected, rtol=0, atol=1e-10
     )
-    dim, count = prepared.info.layout.dim, expected.shape[1]
-    assert (prepared.initial_cost.down, prepared.initial_cost.up) == (5 * dim * 8, 5 * count * 8)
-    assert prepared.initial_cost.samples == 2 * sum(prepared.fed.sizes())
+    dim, count = setup.job.learner.flat.layout.dim, expected.shape[1]
+    assert (setup.initial_cost.down, setup.initial_cost.up) == (5 * dim * 8, 5 * count * 8)
+    assert setup.initial_cost.samples == 2 * sum(setup.fed.sizes())
     components = PCA(0.9, svd_solver="full").fit_transform(expected.numpy())
     np.testing.assert_allclose(
-        pdist(representers(by, prepared.descriptions[by])), pdist(components), rtol=1e-6
+        pdist(representers(by, setup.server.population.descriptions[by])),
+        pdist(components),
+        rtol=1e-6,
     )
 
 
@@ -153,18 +156,18 @@ def test_confidence_on_the_public_set() -> None:
     """Sums of the true class's probability over two public examples of each class, as shares; whole
     models go up, and only shares are kept."""
     by, on = Confidence(epochs=1, per_class=2), "digits(lda(0), clients=5)"
-    prepared = prepared_with(
+    setup = prepared_with(
         f"chains(groups=kmeans(psi={by}, d_min=15, k_max=1))",
         on=parse(f"without_public_part({on})", "data set"),
         server_data="public_part(digits())",
         model=ff.logistic(),
     )
-    assert prepared.server_data is not None
-    shown = examples_per_class(prepared.server_data.data, 2, prepared.exp.seed)
+    assert setup.server_data is not None
+    shown = examples_per_class(setup.server_data.data, 2, setup.exp.seed)
     assert shown.labels.bincount().tolist() == [2] * 10
     batch = shown.batch(torch.arange(20), torch.float64)
     for twin, found in zip(
-        trained_alone(prepared, 1, 0.05, 0.01), prepared.descriptions[by], strict=True
+        trained_alone(setup, 1, 0.05, 0.01), setup.server.population.descriptions[by], strict=True
     ):
         chances = twin(batch.inputs).softmax(1).detach()
         sums = torch.tensor(
@@ -175,8 +178,8 @@ def test_confidence_on_the_public_set() -> None:
             dtype=torch.float64,
         )
         torch.testing.assert_close(found, sums / sums.sum(), rtol=0, atol=1e-10)
-    model = (prepared.info.layout.dim + len(prepared.learner.initial().buffers)) * 8
-    assert (prepared.initial_cost.down, prepared.initial_cost.up) == (5 * model, 5 * model)
+    model = (setup.job.learner.flat.layout.dim + len(setup.job.learner.initial().buffers)) * 8
+    assert (setup.initial_cost.down, setup.initial_cost.up) == (5 * model, 5 * model)
 
 
 def test_a_probe_is_trained_on_the_servers_data_first(tmp_path: Path) -> None:
@@ -199,11 +202,11 @@ def test_a_probe_is_trained_on_the_servers_data_first(tmp_path: Path) -> None:
     assert read_facts(probe)["experiment"]["rounds"] == 3
     assert read_facts(probe)["experiment"]["on"] == "public_part(digits())"
     told = {name: value for name, value in settings.items() if name not in ("threads", "quiet")}
-    prepared = prepare(ff.experiment("fedavg", **told))
-    again = load_descriptions(prepared, tmp_path / "run", read_facts(tmp_path / "run")["identity"])
-    [vectors] = again.descriptions.values()
+    setup = prepare(ff.experiment("fedavg", **told))
+    again = load_descriptions(setup, tmp_path / "run", read_facts(tmp_path / "run")["identity"])
+    [vectors] = again.server.population.descriptions.values()
     assert {tuple(one.shape) for one in vectors} == {(6,)}
-    dim = prepared.info.layout.dim
+    dim = setup.job.learner.flat.layout.dim
     plain = ff.run("fedavg", **{**settings, "topology": "chains(groups=3)"})
     visits = result.rows[0]["down"] - plain.rows[0]["down"]
     assert (

@@ -11,7 +11,7 @@ import fedflat as ff
 from experiments.small import data, experiment
 from fedflat.client.evaluate import BATCH
 from fedflat.client.evaluate import scores as scores_of
-from fedflat.experiments.evaluation import evaluate
+from fedflat.experiments.evaluator import score
 from fedflat.experiments.prepare import prepare
 
 
@@ -23,13 +23,13 @@ def large(count: int = 3 * BATCH // 2) -> ff.data.DataSpec:  # type: ignore[name
 
 def test_the_mean_over_all_examples() -> None:
     """The last batch is short; every example counts alike."""
-    prepared = prepare(experiment(on=large(), dtype="float64"))
-    model = prepared.learner.initial()
-    scores = evaluate(prepared.learner, prepared.fed, {"a": model, "b": model})
+    setup = prepare(experiment(on=large(), dtype="float64"))
+    model = setup.job.learner.initial()
+    scores = {name: score(setup.job.learner, setup.fed, model) for name in "ab"}
     assert scores["a"] == scores["b"]
-    prepared.learner.flat.load(model.params)
-    examples = prepared.fed.test.examples
-    output = prepared.learner.flat.forward(examples.inputs.double())
+    setup.job.learner.flat.load(model.params)
+    examples = setup.fed.test.examples
+    output = setup.job.learner.flat.forward(examples.inputs.double())
     assert scores["a"]["loss"] == pytest.approx(
         float(cross_entropy(output, examples.targets)), abs=1e-12
     )
@@ -40,12 +40,12 @@ def test_the_mean_over_all_examples() -> None:
 
 
 def test_each_model_is_judged_as_itself() -> None:
-    prepared = prepare(experiment())
-    one = prepared.learner.initial()
+    setup = prepare(experiment())
+    one = setup.job.learner.initial()
     other = type(one)(one.params + 1, one.buffers)
-    scores = evaluate(prepared.learner, prepared.fed, {"one": one, "other": other})
-    assert scores["one"] != scores["other"]
-    assert scores["other"] == evaluate(prepared.learner, prepared.fed, {"other": other})["other"]
+    first, second = (score(setup.job.learner, setup.fed, model) for model in (one, other))
+    assert first != second
+    assert score(setup.job.learner, setup.fed, one) == first
 
 
 class Moody(nn.Module):
@@ -61,20 +61,19 @@ class Moody(nn.Module):
 
 
 def test_without_dropout() -> None:
-    prepared = prepare(experiment(model=Moody))
-    prepared.learner.flat.module.train()
-    model = prepared.learner.initial()
-    assert evaluate(prepared.learner, prepared.fed, {"a": model}) == evaluate(
-        prepared.learner, prepared.fed, {"a": model}
-    )
+    setup = prepare(experiment(model=Moody))
+    setup.job.learner.flat.module.train()
+    model = setup.job.learner.initial()
+    first = score(setup.job.learner, setup.fed, model)
+    assert score(setup.job.learner, setup.fed, model) == first
 
 
 def test_outputs_that_are_no_classes_have_a_loss_only() -> None:
     exp = experiment(
         model=lambda: nn.Linear(4, 1), loss=lambda output, y: (output[:, 0] - y).pow(2).mean()
     )
-    prepared = prepare(exp)
-    assert list(scores_of(prepared.learner, prepared.fed.test)) == ["loss"]
+    setup = prepare(exp)
+    assert list(scores_of(setup.job.learner, setup.fed.test)) == ["loss"]
     row = ff.train(exp).rows[-1]
     assert "accuracy" not in row
     assert row["loss"] > 0
@@ -92,15 +91,15 @@ def test_the_clients_own_tests() -> None:
         eval_last=2,
     )
     result = ff.train(exp)
-    prepared = prepare(exp)
-    prepared.learner.flat.load(result.model.params)
+    setup = prepare(exp)
+    setup.job.learner.flat.load(result.model.params)
     shares, sizes = [], []
     for client in range(8):
-        held = prepared.fed.own_test(client)
-        trained = prepared.fed.data(client)
+        held = setup.fed.own_test(client)
+        trained = setup.fed.data(client)
         assert not set(held.index.tolist()) & set(trained.index.tolist())
         x, y = held.examples.inputs[held.index], held.examples.targets[held.index]
-        shares.append(float((prepared.learner.flat.forward(x).argmax(1) == y).double().mean()))
+        shares.append(float((setup.job.learner.flat.forward(x).argmax(1) == y).double().mean()))
         sizes.append(len(y))
     assert len(set(sizes)) > 1
     assert result.rows[-1]["clients"] == pytest.approx(sum(shares) / 8)

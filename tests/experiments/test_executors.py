@@ -31,8 +31,9 @@ from fedflat.execution.in_process import InProcess
 from fedflat.execution.pickling import dumps, loads, opened
 from fedflat.execution.worker import answer
 from fedflat.execution.workers import Workers, _WorkerPool
-from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import Progress
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
 
@@ -89,8 +90,8 @@ class Kept:
         yield self.pool
 
 
-def letters(prepared: PreparedRun) -> list[Request]:
-    start = prepared.learner.initial()
+def letters(setup: RunSetup) -> list[Request]:
+    start = setup.job.learner.initial()
     broadcast = Broadcast(0, start.params, start.buffers, 0.1)
     return [Request(client, broadcast, {}, f"0/1/{client}") for client in (3, 0, 4, 2, 1)]
 
@@ -101,14 +102,14 @@ def test_the_same_bits_in_the_same_order() -> None:
     exp = experiment(
         EVERYTHING, sampler=ClientSampler(clients=5), rounds=3, model=Troubled("delay")
     )
-    prepared = prepare(exp)
-    here = train(prepared, executor=InProcess(threads=1))
+    setup = prepare(exp)
+    here = train(setup, executor=InProcess(threads=1))
     for n in (1, 3):
-        with Workers(n).open(prepared.job, prepared.fed, prepared.source) as pool:
-            replies = [reply for reply, _ in pool.run(letters(prepared))]
+        with Workers(n).open(setup.job, setup.fed, setup.source) as pool:
+            replies = [reply for reply, _ in pool.run(letters(setup))]
             assert [reply.client for reply in replies] == [3, 0, 4, 2, 1]
             assert [reply.examples for reply in replies] == [SIZES[k] for k in (3, 0, 4, 2, 1)]
-            there = train(prepared, executor=Kept(pool))
+            there = train(setup, executor=Kept(pool))
         assert torch.equal(here.model.params, there.model.params), n
         assert timeless(here.rows) == timeless(there.rows), n
 
@@ -188,10 +189,10 @@ class Large:
 
 
 def test_a_letter_that_cannot_be_read_ends_the_worker_and_a_new_one_is_started() -> None:
-    prepared = prepare(experiment())
-    first, second, *_ = letters(prepared)
+    setup = prepare(experiment())
+    first, second, *_ = letters(setup)
     bad = replace(second, state={"large": {"one": Large()}})
-    with Workers(1).open(prepared.job, prepared.fed, prepared.source) as pool:
+    with Workers(1).open(setup.job, setup.fed, setup.source) as pool:
         [missing] = pool.run([bad])
         assert (
             not multiprocessing.active_children()
@@ -236,8 +237,8 @@ def test_wrong_numbers_of_workers(wrong: dict[str, Any]) -> None:
 
 def test_threads_are_set_and_given_back() -> None:
     before = torch.get_num_threads()
-    prepared = prepare(experiment())
-    with InProcess(threads=before + 1).open(prepared.job, prepared.fed, prepared.source):
+    setup = prepare(experiment())
+    with InProcess(threads=before + 1).open(setup.job, setup.fed, setup.source):
         assert torch.get_num_threads() == before + 1
     assert torch.get_num_threads() == before
 
@@ -289,13 +290,13 @@ def test_a_parameter_travels() -> None:
 def test_an_exchange_that_is_given_up_leaves_nothing_for_the_next() -> None:
     """Broken off after one reply, or by an error: what others had been asked must not be taken for
     new answers."""
-    prepared = prepare(experiment(EVERYTHING))
-    first = letters(prepared)
+    setup = prepare(experiment(EVERYTHING))
+    first = letters(setup)
     broadcast = replace(first[0].broadcast, round=5, params=first[0].broadcast.params + 1)
     second = [Request(client, broadcast, {}, f"0/1/{client}") for client in range(5)]
-    with InProcess(threads=1).open(prepared.job, prepared.fed, prepared.source) as pool:
+    with InProcess(threads=1).open(setup.job, setup.fed, setup.source) as pool:
         expected = [reply.delta for reply, _ in pool.run(second)]
-    with Workers(2).open(prepared.job, prepared.fed, prepared.source) as pool:
+    with Workers(2).open(setup.job, setup.fed, setup.source) as pool:
         for _ in range(2):
             visits = pool.run(first)
             next(visits)

@@ -18,7 +18,7 @@ from fedflat.experiments.progress import Progress
 from fedflat.experiments.results.results import Result, Results, summarise
 from fedflat.experiments.results.tables import table
 from fedflat.experiments.run_folder.record import read_facts, read_rows
-from fedflat.experiments.state import Ledger
+from fedflat.server.ledger import Ledger
 from fedflat.tasks.headline import ACCURACY, Headline, common_target
 from report.made import write_rows, write_run
 

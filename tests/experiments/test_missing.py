@@ -31,7 +31,7 @@ from fedflat.execution.client_pool import ClientPool, Executor, PoolOutcome, Sou
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
-from fedflat.experiments.evaluation import client_tests
+from fedflat.experiments.evaluator import client_tests
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.run_folder.record import read_rows
 from fedflat.experiments.run_folder.run_folder import RunFolder

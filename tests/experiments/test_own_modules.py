@@ -96,17 +96,17 @@ def test_layers_left_open_are_made_for_the_data() -> None:
         return nn.Sequential(nn.LazyLinear(6), nn.LazyBatchNorm1d(), nn.ReLU(), nn.LazyLinear(3))
 
     local = LocalTraining(batch_size=64)
-    prepared = prepare(experiment(model=make, local=local))
-    assert prepared.learner.flat.layout.shapes == ((6, 4), (6,), (6,), (6,), (3, 6), (3,))
+    setup = prepare(experiment(model=make, local=local))
+    assert setup.job.learner.flat.layout.shapes == ((6, 4), (6,), (6,), (6,), (3, 6), (3,))
     again, other = (prepare(experiment(model=make, local=local, seed=seed)) for seed in (3, 4))
-    start = prepared.learner.initial().params
+    start = setup.job.learner.initial().params
     assert torch.equal(again.learner.initial().params, start)
     assert not torch.equal(other.learner.initial().params, start)
     mine = make()
     given = prepare(experiment(model=mine, local=local))
     assert torch.equal(given.learner.flat.model().params, given.learner.initial().params)
     assert isinstance(mine[0], nn.LazyLinear)  # the user's own is left as it was
-    assert train(prepared).status == "done"
+    assert train(setup).status == "done"
 
 
 NORMED = partial(nn.Sequential, nn.BatchNorm1d(4), nn.Linear(4, 3))

@@ -53,9 +53,9 @@ def experiment(method: Method, **more: Any) -> Experiment:
     )
 
 
-def parts(prepared: Any, client: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+def parts(setup: Any, client: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """What a client trains on, and what it is tested on."""
-    held, mine = prepared.fed.own_test(client), prepared.fed.data(client)
+    held, mine = setup.fed.own_test(client), setup.fed.data(client)
     x, y = mine.examples.inputs.double(), mine.examples.targets
     return (x[mine.index], y[mine.index]), (x[held.index], y[held.index])
 
@@ -66,10 +66,10 @@ def is_own(method: Method, name: str) -> bool:
     return name.startswith(keeps.get(method.text, ("1.running_mean", "1.running_var")))
 
 
-def by_hand(method: Method, prepared: Any) -> tuple[nn.Module, dict[int, nn.Module]]:
+def by_hand(method: Method, setup: Any) -> tuple[nn.Module, dict[int, nn.Module]]:
     """Two rounds: the server's model, and the model of each client that has been visited as it left
     it."""
-    server, at_home = prepared.learner.module().double(), dict[int, nn.Module]()
+    server, at_home = setup.job.learner.module().double(), dict[int, nn.Module]()
     for cohort in ([0, 1], [1]):
         returned = []
         for client in cohort:
@@ -79,7 +79,7 @@ def by_hand(method: Method, prepared: Any) -> tuple[nn.Module, dict[int, nn.Modu
                 module.load_state_dict(
                     {k: mine[k] if is_own(method, k) else v for k, v in server.state_dict().items()}
                 )
-            x, y = parts(prepared, client)[0]
+            x, y = parts(setup, client)[0]
             stepper = torch.optim.SGD(module.parameters(), lr=0.3)
             for _ in range(20):
                 stepper.zero_grad()
@@ -111,13 +111,13 @@ def by_the_batch(server: nn.Module, x: Tensor) -> nn.Module:
     return module.eval()
 
 
-def expected(method: Method, prepared: Any) -> list[float]:
+def expected(method: Method, setup: Any) -> list[float]:
     """Client by client: who has been visited with what it keeps, client 2 by the rule for where
     nobody has been."""
-    server, at_home = by_hand(method, prepared)
+    server, at_home = by_hand(method, setup)
     found = []
     for client in range(3):
-        _, (x, y) = parts(prepared, client)
+        _, (x, y) = parts(setup, client)
         if client in at_home and method.text != "silobn(seen='batch')":
             mine = at_home[client].state_dict()
             own = {k: mine[k] if is_own(method, k) else v for k, v in server.state_dict().items()}
@@ -143,14 +143,14 @@ def expected(method: Method, prepared: Any) -> list[float]:
 )
 def test_each_client_is_tested_with_what_it_keeps(method: Method) -> None:
     exp = experiment(method)
-    prepared = prepare(exp)
+    setup = prepare(exp)
     row = train(exp).rows[-1]
-    assert row["clients"] == pytest.approx(sum(expected(method, prepared)) / 3, abs=1e-9)
+    assert row["clients"] == pytest.approx(sum(expected(method, setup)) / 3, abs=1e-9)
     if method.text in ("fedbn()", "silobn()", "head()"):
-        server, _ = by_hand(method, prepared)
+        server, _ = by_hand(method, setup)
         assert (
             row["clients"]
-            > 0.1 + sum(accuracy(server, *parts(prepared, client)[1]) for client in range(3)) / 3
+            > 0.1 + sum(accuracy(server, *parts(setup, client)[1]) for client in range(3)) / 3
         )
 
 

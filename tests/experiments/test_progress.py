@@ -20,11 +20,11 @@ from fedflat.experiments.console import ConsoleReporter, RunLabel, duration, fit
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.progress import PRETRAINING, OnProgress, Progress, Stopwatch
-from fedflat.experiments.state import Ledger
 from fedflat.experiments.study import Reporter, resume, run_many
 from fedflat.experiments.time_left import StudyTime
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
+from fedflat.server.ledger import Ledger
 
 
 @pytest.mark.parametrize(

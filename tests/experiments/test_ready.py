@@ -115,9 +115,9 @@ def test_batches_as_given() -> None:
     exp = experiment(
         rounds=1, sampler=ClientSampler(cohorts=[[0, 1]]), local=LocalTraining(orders=orders)
     )
-    prepared = prepare(exp)
-    assert [b.tolist() for b in prepared.job.local.batches(0, 0, 0, 6)] == [[1, 2], [0]]
-    assert ff.train(prepared).ledger.samples == 5
+    setup = prepare(exp)
+    assert [b.tolist() for b in setup.job.local.batches(0, 0, 0, 6)] == [[1, 2], [0]]
+    assert ff.train(setup).ledger.samples == 5
 
 
 def test_batches_for_clients_drawn_by_size() -> None:
@@ -149,8 +149,8 @@ def test_alpha_by_size_needs_to_know_the_sizes() -> None:
         SettingError, match=r"dual\(0.1, by_size=True\): to know how many .* all 20000 clients"
     ):
         prepare(experiment("feddyn(alpha=0.1, by_size=True)", on=population, model=ff.mlp([3])))
-    prepared = prepare(experiment("feddyn(alpha=0.1, by_size=True)"))
-    assert prepared.job.mean_examples == sum(SIZES) / len(SIZES)
+    setup = prepare(experiment("feddyn(alpha=0.1, by_size=True)"))
+    assert setup.job.mean_examples == sum(SIZES) / len(SIZES)
     assert (
         prepare(experiment("feddyn(alpha=0.1)", on=population, model=ff.mlp([3]))).job.mean_examples
         == 0

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedflat.core.messages import WEIGHT, Broadcast, Reply
-from fedflat.experiments.chain_router import ChainRouter
+from fedflat.topologies.chain_router import ChainRouter
 
 
 def reply(client: int, delta: float, examples: int, loss: float, **metrics: float) -> Reply:

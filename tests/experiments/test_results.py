@@ -14,12 +14,12 @@ import fedflat as ff
 from experiments.small import SIZES, experiment
 from fedflat.client.local import LocalTraining
 from fedflat.errors import SettingError
-from fedflat.experiments.evaluation import Scores
+from fedflat.experiments.evaluator import Scores
 from fedflat.experiments.results.results import Result, Results, summarise
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.tables import table
-from fedflat.experiments.state import Ledger
 from fedflat.server.client_selection import ClientSampler
+from fedflat.server.ledger import Ledger
 
 
 def result(

@@ -75,11 +75,11 @@ def test_a_run_without_opening_any_clients_data(tmp_path: Path) -> None:
     numbers."""
     here, there = both("feddyn(alpha=0.1, by_size=True) + personal() + ema()")
     expected = train(here, executor=InProcess(1))
-    prepared = prepare(there)
-    assert RunLoad.of(prepared).seconds > 0
+    setup = prepare(there)
+    assert RunLoad.of(setup).seconds > 0
     run_folder = DiskRunFolder.create(tmp_path / "run", there.as_json(), {})
     result = train(
-        prepared,
+        setup,
         executor=Workers(1),
         run_folder=run_folder,
         callbacks=recording_callback("drift,norms"),
@@ -97,13 +97,13 @@ def test_a_run_without_opening_any_clients_data(tmp_path: Path) -> None:
 
 def test_what_looks_into_clients_data_is_refused_or_left_out() -> None:
     _, there = both("fedavg()")
-    prepared = prepare(there)
+    setup = prepare(there)
     for name in ("features", "client_lambda"):
         with pytest.raises(
             SettingError, match=f"record: {name} needs the clients' data, which are not on this"
         ):
-            recording_callback(name)(prepared, lambda text: None)
-    recording_callback("all")(prepared, lambda text: None)
+            recording_callback(name)(setup, lambda text: None)
+    recording_callback("all")(setup, lambda text: None)
 
 
 def test_batches_that_were_given_are_checked_by_size() -> None:

@@ -63,13 +63,13 @@ def test_a_piece_sees_them(tmp_path: Path) -> None:
     run = {"quiet": True, "threads": 1, **SETTINGS}
     plain = ff.run("fedavg", **run)
     with_data = ff.run("fedavg + taught(lr=0.5)", server_data=OWN, **run)
-    prepared = prepare(ff.experiment("fedavg", **{**SETTINGS, "on": OWN, "clients_per_round": 2}))
+    setup = prepare(ff.experiment("fedavg", **{**SETTINGS, "on": OWN, "clients_per_round": 2}))
     assert plain.model is not None
     assert with_data.model is not None
     w = plain.model.params
-    sizes = [len(prepared.fed.data(k)) for k in range(2)]
+    sizes = [len(setup.fed.data(k)) for k in range(2)]
     by_hand = sum(
-        n * full_gradient(prepared.learner, prepared.fed.data(k), w) for k, n in enumerate(sizes)
+        n * full_gradient(setup.job.learner, setup.fed.data(k), w) for k, n in enumerate(sizes)
     ) / sum(sizes)
     torch.testing.assert_close(with_data.model.params, w - 0.5 * by_hand, rtol=0, atol=1e-12)
     assert with_data.rows[-1]["taught"] == sum(sizes)
@@ -102,7 +102,7 @@ def test_to_begin_with(tmp_path: Path) -> None:
 def test_other_data_are_noticed(tmp_path: Path) -> None:
     run = {"quiet": True, "threads": 1, **SETTINGS, "rounds": 2}
     ff.run("fedavg", server_data=OWN, out=tmp_path / "run", **run)
-    prepared = prepare(
+    setup = prepare(
         ff.experiment(
             "fedavg", **{**SETTINGS, "rounds": 2}, server_data="digits(lda(0), clients=5)"
         )
@@ -112,5 +112,5 @@ def test_other_data_are_noticed(tmp_path: Path) -> None:
 
     with pytest.raises(ff.RunError, match="not the server's data"):
         check_same_origin(
-            tmp_path / "run", read_facts(tmp_path / "run")["origin"], origin_of(prepared)
+            tmp_path / "run", read_facts(tmp_path / "run")["origin"], origin_of(setup)
         )

@@ -20,13 +20,13 @@ from fedflat.execution.client_states import FILE, ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.remarks import client_state_bytes, remarks
-from fedflat.experiments.requests import RequestBatch
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
 from fedflat.experiments.state import CLIENTS, RunState
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
+from fedflat.server.exchange import RequestBatch
 
 EXP = experiment(EVERYTHING, rounds=8)
 HERE = InProcess(threads=1)
@@ -77,7 +77,7 @@ def test_the_models_of_all_clients_are_within_the_budget(tmp_path: Path) -> None
     """A model for each client, of which memory has room for one; a checkpoint writes those that are
     new."""
     exp = experiment("fedavg + all_clients", rounds=8, sampler=ClientSampler(clients=1))
-    model = prepare(exp).learner.initial().params.nbytes
+    model = prepare(exp).job.learner.initial().params.nbytes
     held: list[int] = []
 
     class Looking(Eager):
@@ -227,19 +227,19 @@ def test_memories_of_a_round_count_too() -> None:
             held.append((run.clients.in_ram, run.clients.nbytes, len(run.clients.kept)))
 
     exp = experiment("feddyn", sampler=ClientSampler(clients=5), rounds=2)
-    one = 4 * prepare(exp).info.layout.dim
+    one = 4 * prepare(exp).job.learner.flat.layout.dim
     train(exp, run_folder=Watching(), executor=HERE, state_memory=2 * one)
     assert held[0] == (2 * one, 5 * one, 5)
     assert all(in_ram <= 2 * one for in_ram, *_ in held)
 
 
 def test_what_clients_will_remember_and_where_is_reported() -> None:
-    prepared = prepare(experiment("feddyn"))
-    one = 4 * prepared.info.layout.dim
-    assert client_state_bytes(prepared) == 5 * one  # five clients, in six rounds of two
+    setup = prepare(experiment("feddyn"))
+    one = 4 * setup.job.learner.flat.layout.dim
+    assert client_state_bytes(setup) == 5 * one  # five clients, in six rounds of two
     assert client_state_bytes(prepare(experiment("feddyn", rounds=1))) == 2 * one
-    assert remarks(prepared) == [f"clients will remember up to {5 * one} B in all, kept in memory"]
-    (remark,) = remarks(prepared, 100)
+    assert remarks(setup) == [f"clients will remember up to {5 * one} B in all, kept in memory"]
+    (remark,) = remarks(setup, 100)
     assert (
         remark
         == f"clients will remember up to {5 * one} B in all, 100 B kept in memory, the rest on disk"

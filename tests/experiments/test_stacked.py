@@ -33,12 +33,12 @@ from fedflat.execution.stacked import Stacked
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import Progress
-from fedflat.experiments.requests import RequestBatch
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
 from fedflat.server.client_selection import ClientSampler
+from fedflat.server.exchange import RequestBatch
 from test_every_method import EVERY, Costs, experiment, method_of
 
 STACKED = [text for text in EVERY if all(piece.stackable for piece in method_of(text).client)]
@@ -161,7 +161,7 @@ def test_any_sizes_any_local_work_any_room(
         rounds=2,
         sampler=ClientSampler(clients=len(sizes)),
     )
-    room = most * batched.footprint(prepare(exp).learner, local.batch_size)
+    room = most * batched.footprint(prepare(exp).job.learner, local.batch_size)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stacked, "ROOM", room)
         same_run(exp, CLOSE["float64"])
@@ -182,10 +182,10 @@ def crew_visits(
     exp: Experiment, cohort: Sequence[int] = range(len(SIZES))
 ) -> list[tuple[list[int], int]]:
     """The clients who were visited together in one exchange, and how many steps they took."""
-    prepared, start = prepare(exp), prepare(exp).learner.initial()
+    setup, start = prepare(exp), prepare(exp).job.learner.initial()
     broadcasts = dict.fromkeys(cohort, Broadcast(0, start.params, start.buffers, 0.1))
     requests = RequestBatch(broadcasts, list(cohort), ClientStates())
-    with Stacked().open(prepared.job, prepared.fed, prepared.source) as pool:
+    with Stacked().open(setup.job, setup.fed, setup.source) as pool:
         replies = [reply for reply, _ in pool.run(requests)]
     return [
         (list(r.clients) if isinstance(r, ReplyBatch) else [r.client], r.steps) for r in replies
@@ -197,7 +197,7 @@ def test_equal_clients_share_a_stack_as_long_as_there_is_room(
 ) -> None:
     exp = four_of_five("fedavg()", local=LocalTraining(batch_size=4))
     assert crew_visits(exp) == [([0, 1, 3], 3), ([2, 4], 2)]
-    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(prepare(exp).learner, 4))
+    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(prepare(exp).job.learner, 4))
     assert crew_visits(exp) == [([0, 1], 3), ([2, 4], 2), ([3], 3)]
     monkeypatch.setattr(stacked, "ROOM", 1)
     assert [clients for clients, _ in crew_visits(exp)] == [[0], [1], [2], [3], [4]]
@@ -207,20 +207,20 @@ def test_stacks_come_in_the_order_of_their_first_letters(monkeypatch: pytest.Mon
     """One that is full waits for no other to fill, but whoever was asked before it is visited
     before it."""
     exp = four_of_five("fedavg()", local=LocalTraining(batch_size=4))
-    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(prepare(exp).learner, 4))
+    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(prepare(exp).job.learner, 4))
     assert [clients for clients, _ in crew_visits(exp, [0, 2, 4, 1, 3])] == [[0], [2, 4], [1, 3]]
     assert [clients for clients, _ in crew_visits(exp, [2, 3, 1, 4, 0])] == [[2], [3, 1], [4], [0]]
 
 
 def test_two_mails_are_two_stacks() -> None:
     """Every other client is sent another model: none gets its neighbour's."""
-    prepared = prepare(four_of_five("feddyn(alpha=0.1)", dtype="float64"))
-    start = prepared.learner.initial()
+    setup = prepare(four_of_five("feddyn(alpha=0.1)", dtype="float64"))
+    start = setup.job.learner.initial()
     broadcasts = [Broadcast(t, start.params + t, start.buffers, 0.1 + t) for t in range(2)]
     requests = [Request(client, broadcasts[client % 2], {}, str(client)) for client in range(5)]
-    with InProcess(1).open(prepared.job, prepared.fed, prepared.source) as pool:
+    with InProcess(1).open(setup.job, setup.fed, setup.source) as pool:
         singly = {reply.client: reply.delta for reply, _ in pool.run(requests)}
-    with Stacked().open(prepared.job, prepared.fed, prepared.source) as pool:
+    with Stacked().open(setup.job, setup.fed, setup.source) as pool:
         found = [
             one
             for reply, _ in pool.run(requests)
@@ -233,9 +233,9 @@ def test_two_mails_are_two_stacks() -> None:
 
 def test_threads_are_put_back() -> None:
     before = torch.get_num_threads()
-    prepared = prepare(four_of_five("fedavg()"))
+    setup = prepare(four_of_five("fedavg()"))
     for wanted, threads in ((None, 1), (2, 2)):
-        with Stacked(threads=wanted).open(prepared.job, prepared.fed, prepared.source):
+        with Stacked(threads=wanted).open(setup.job, setup.fed, setup.source):
             assert torch.get_num_threads() == threads
         assert torch.get_num_threads() == before
     with pytest.raises(SettingError, match="threads"):

@@ -18,7 +18,7 @@ from fedflat.data.restyled import InStyles, Restyled, in_styles
 from fedflat.data.styles.frequencies import amplitudes
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.prepare import prepare
+from fedflat.experiments.prepare import describers_of, prepare
 from topologies.test_style_clusters import S, T
 
 GAME = "street(style='game', clients=4, examples=3, tests=2, width=32, height=16)"
@@ -98,8 +98,8 @@ def test_the_servers_images_are_trained_on_in_the_styles_of_all_clients(tmp_path
     other = experiment(START.replace(", styles=True", ""))
     begin(replace(other, rounds=1), tmp_path / "other")
     assert final(tmp_path / "run/start") != final(tmp_path / "other/start")
-    prepared = prepare(exp)
-    assert [repr(one) for one in prepared.describers] == ["mean_style()"], (
+    setup = prepare(exp)
+    assert [repr(one) for one in describers_of(setup.exp, setup.job)] == ["mean_style()"], (
         "asked once, for clusters and start"
     )
 

@@ -11,7 +11,8 @@ import pytest
 
 from fedflat.experiments.results.results import Summary
 from fedflat.experiments.results.scenario import Scenario
-from fedflat.experiments.results.tables import size, table
+from fedflat.experiments.results.tables import table
+from fedflat.text_table import size
 
 ONE = Summary(
     "fedavg()", 3, 0.8123, 0.0123, 0.5, 120.0, 2.5e6, 3.5e9, 1234.5, 0, latest=0.82, best=0.855

@@ -86,9 +86,9 @@ def test_images_are_normalised_and_may_lie_in_any_order() -> None:
     learner = Learner(ff.cnn(), (3, 16, 16), 10, seed=0, dtype="float64")
     (value,) = losses(learner, torch.empty(0), [learner.initial().params], data)
     m, s = (torch.tensor(c, dtype=torch.float64).view(1, 3, 1, 1) for c in (mean, std))
-    prepared = ClientData(Examples((x.double() / 255 - m) / s, y, 10), torch.arange(9))
+    setup = ClientData(Examples((x.double() / 255 - m) / s, y, 10), torch.arange(9))
     assert value.loss == pytest.approx(
-        by_hand(learner, learner.initial().params, prepared)[0], abs=1e-12
+        by_hand(learner, learner.initial().params, setup)[0], abs=1e-12
     )
 
 

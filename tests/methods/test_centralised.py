@@ -42,9 +42,9 @@ def test_against_a_loop_by_hand(kind: str) -> None:
     round to round."""
     rho = 0.3
     exp = experiment("centralised()" + ("" if kind == "plain" else f" + {kind}(rho={rho})"))
-    prepared = prepare(exp)
-    result = train(prepared)
-    module = prepared.learner.module().double()
+    setup = prepare(exp)
+    result = train(setup)
+    module = setup.job.learner.module().double()
     x, y = (torch.cat([pair[i] for pair in DATA]) for i in (0, 1))
     x = x.double()
     params = list(module.parameters())

@@ -53,10 +53,10 @@ def experiment(text: str, **more: Any) -> Experiment:
 
 def final(exp: Experiment) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
     """The final parameters by name, and the rows of metrics."""
-    prepared = prepare(exp)
-    result = train(prepared, executor=InProcess(threads=1))
+    setup = prepare(exp)
+    result = train(setup, executor=InProcess(threads=1))
     assert result.model is not None
-    layout = prepared.learner.flat.layout
+    layout = setup.job.learner.flat.layout
     named = {name: result.model.params[place] for name, place in layout.slices.items()}
     return named, result.rows
 
@@ -87,7 +87,9 @@ def agnostic(named: dict[str, Tensor]) -> dict[str, Tensor]:
 def test_with_lambda_fixed_at_zero_gradients_are_those_of_fedavg_bit_for_bit(
     model: Any, text: str
 ) -> None:
-    plain, branched = (prepare(experiment(one, model=model)).learner for one in ("fedavg()", text))
+    plain, branched = (
+        prepare(experiment(one, model=model)).job.learner for one in ("fedavg()", text)
+    )
     data = prepare(experiment("fedavg()")).fed.data(1)
     batch = data.batch(torch.arange(7), torch.float32)
     domains = torch.arange(7) % branched.flat.module.domains  # type: ignore[operator]
@@ -142,8 +144,8 @@ def test_with_identities_it_is_one_extra_layer_per_domain_and_nothing_is_shared(
     """A = I, W = I and no ReLU: the same as without W, and a domain sees its own images only."""
     text = "fedcg(domains=2, labels='oracle', adjacency='eye', relu=False, weight=0.5, {})"
     exp = experiment(text.format("projection='off'"), on=Known())
-    learner = prepare(exp).learner
-    full = prepare(experiment(text.format("projection='full'"), on=Known())).learner
+    learner = prepare(exp).job.learner
+    full = prepare(experiment(text.format("projection='full'"), on=Known())).job.learner
     layout, module = learner.flat.layout, learner.flat.module
     assert isinstance(module, DomainNetwork)
     layer = module.network.get_submodule("fc2")
@@ -171,8 +173,8 @@ def test_with_identities_it_is_one_extra_layer_per_domain_and_nothing_is_shared(
 def test_a_bottleneck_of_full_width_whose_factors_cancel_is_the_identity() -> None:
     for more in ("projection='bottleneck', rank=999", "projection='bottleneck', residual=True"):
         text = f"fedcg(domains=2, labels='oracle', weight=0.5, {more})"
-        thin = prepare(experiment(text, on=Known())).learner
-        full = prepare(experiment(text.replace("bottleneck", "full"), on=Known())).learner
+        thin = prepare(experiment(text, on=Known())).job.learner
+        full = prepare(experiment(text.replace("bottleneck", "full"), on=Known())).job.learner
         x, domains = thin.sample
         layout = full.flat.layout
         named = {
@@ -191,7 +193,7 @@ def test_a_bottleneck_of_full_width_whose_factors_cancel_is_the_identity() -> No
 
 
 def test_a_student_that_is_sure_gives_the_same_soft_and_hard() -> None:
-    module = prepare(experiment("fedcg(domains=3, weight=0.7)")).learner.flat.module
+    module = prepare(experiment("fedcg(domains=3, weight=0.7)")).job.learner.flat.module
     assert isinstance(module, DomainNetwork)
     with torch.no_grad():
         for parameter in module.student.parameters():
@@ -212,20 +214,20 @@ def test_sam_leaves_the_student_alone() -> None:
 
 
 def test_the_teacher_follows_the_student_and_is_not_returned() -> None:
-    prepared = prepare(experiment("fedcg(domains=2, every=2)", rounds=4))
-    server = prepared.exp.method.server[0]
-    first = server.first_teacher(prepared.learner)["teacher"]  # type: ignore[attr-defined]
+    setup = prepare(experiment("fedcg(domains=2, every=2)", rounds=4))
+    server = setup.exp.method.server[0]
+    first = server.first_teacher(setup.job.learner)["teacher"]  # type: ignore[attr-defined]
     sent: list[Tensor] = []
     students: list[Tensor] = []
 
     class Kept(RunFolder):
         def checkpoint(self, run: RunState, *, force: bool = False) -> None:
             if not force:
-                place = student_place(prepared.learner.flat.layout).params
+                place = student_place(setup.job.learner.flat.layout).params
                 sent.append(run.server["server"]["fedcg"]["teacher"])
                 students.append(run.models["server"].params[place])
 
-    train(prepared, run_folder=Kept(), executor=InProcess(threads=1))
+    train(setup, run_folder=Kept(), executor=InProcess(threads=1))
     assert torch.equal(sent[0], first)
     assert not torch.equal(students[0], first)
     assert torch.equal(sent[1], students[1])
@@ -234,10 +236,10 @@ def test_the_teacher_follows_the_student_and_is_not_returned() -> None:
 
 
 def test_wima_and_adam_leave_a_graph_of_the_new_branches() -> None:
-    prepared = prepare(experiment("fedcg(domains=3) + fedadam(lr=0.05) + wima(window=2)"))
-    result = train(prepared, executor=InProcess(threads=1))
+    setup = prepare(experiment("fedcg(domains=3) + fedadam(lr=0.05) + wima(window=2)"))
+    result = train(setup, executor=InProcess(threads=1))
     assert result.model is not None
-    layout = prepared.learner.flat.layout
+    layout = setup.job.learner.flat.layout
     expected = distance_graph(branch_rows(layout, result.model.params, 3), 0.5)
     assert torch.equal(result.model.buffers[graph_place(layout)].view(3, 3), expected)
 
@@ -339,5 +341,5 @@ def test_the_last_layer_of_our_networks_is_found(
 
 
 def test_stacks_are_refused_plainly() -> None:
-    prepared = prepare(experiment("fedcg(domains=2)"))
-    assert Stacked().refusal(prepared.job) == "fedcg(domains=2) works on one client at a time"
+    setup = prepare(experiment("fedcg(domains=2)"))
+    assert Stacked().refusal(setup.job) == "fedcg(domains=2) works on one client at a time"

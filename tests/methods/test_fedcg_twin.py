@@ -128,8 +128,8 @@ def test_fedcg(more: dict[str, Any]) -> None:
         evaluate=EvaluationSchedule(every=plan.rounds),
         dtype="float64",
     )
-    prepared = prepare(exp)
-    layout, first = prepared.learner.flat.layout, prepared.learner.initial()
+    setup = prepare(exp)
+    layout, first = setup.job.learner.flat.layout, setup.job.learner.initial()
 
     def parts(vector: torch.Tensor) -> dict[str, np.ndarray]:
         return {
@@ -139,7 +139,7 @@ def test_fedcg(more: dict[str, Any]) -> None:
 
     server = exp.method.server[0]
     assert isinstance(server, DomainServer)
-    teacher = server.first_teacher(prepared.learner)["teacher"].numpy()
+    teacher = server.first_teacher(setup.job.learner)["teacher"].numpy()
     cut = DOMAINS * FEATURES
     trace = fedcg.run(
         data.x,
@@ -157,7 +157,7 @@ def test_fedcg(more: dict[str, Any]) -> None:
         known=data.d if "labels" in said else None,
     )
     kept = Kept()
-    train(prepared, run_folder=kept, executor=InProcess(threads=1))
+    train(setup, run_folder=kept, executor=InProcess(threads=1))
     for t in range(plan.rounds):
         ours = parts(kept.models[t])
         assert ours.keys() == trace.models[t].keys()

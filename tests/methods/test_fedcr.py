@@ -156,10 +156,10 @@ def experiment(**more: Any) -> Experiment:
 
 
 def test_the_head_stays_at_home() -> None:
-    prepared, run_folder = prepare(experiment()), Book()
-    train(prepared, run_folder=run_folder)
-    first, head = prepared.learner.initial().params, prepared.learner.flat.layout.classifier()
-    assert int(head.sum()) == DIM * CLASSES + CLASSES == prepared.private_size
+    setup, run_folder = prepare(experiment()), Book()
+    train(setup, run_folder=run_folder)
+    first, head = setup.job.learner.initial().params, setup.job.learner.flat.layout.classifier()
+    assert int(head.sum()) == DIM * CLASSES + CLASSES == setup.job.private_size
     heads = []
     for model, kept, states in run_folder.runs:
         assert torch.equal(model.params[head], first[head])
@@ -176,13 +176,13 @@ def test_the_head_stays_at_home() -> None:
 def test_the_prior_pulls() -> None:
     """With a heavy term the features of all examples end near the prior of the first round, N(0,
     1)."""
-    prepared = prepare(
+    setup = prepare(
         experiment(method=fedcr(beta=50.0), rounds=1, local=LocalTraining(epochs=300, lr=0.01))
     )
-    model = train(prepared).model
+    model = train(setup).model
     assert model is not None
-    prepared.learner.flat.load(model.params)
-    net = prepared.learner.flat.module
+    setup.job.learner.flat.load(model.params)
+    net = setup.job.learner.flat.module
     assert isinstance(net, StochasticNet)
     mean, spread = (part.detach() for part in gaussian(net.encoder(X)))
     assert float(mean.abs().mean()) < 0.3

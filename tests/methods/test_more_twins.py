@@ -263,11 +263,11 @@ def test_the_models_of_clients_who_send_something_else_back(some: Some, executor
     same(shadows(method_of(text), "active_clients", run_folder, problem), active)
     for t, before in enumerate([problem.w0, *trace.server[:-1]]):
         state = partial(remembered, run_folder.learnt[t - 1] if t else {})
-        prepared, start = (
+        setup, start = (
             prepare(experiment(method_of(text), *some)),
             Model(torch.from_numpy(before), torch.zeros(0)),
         )
-        found = client_models_of(prepared, start, t, plan.cohorts[t], memory=state)
+        found = client_models_of(setup, start, t, plan.cohorts[t], memory=state)
         same(
             [found[k].params for k in plan.cohorts[t]], [trace.local[t][k] for k in plan.cohorts[t]]
         )

@@ -22,8 +22,9 @@ from fedflat.core.stage import Stage
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment
-from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.prepare import prepare
 from fedflat.experiments.results.results import Result
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
 from fedflat.server.client_selection import ClientSampler
@@ -67,9 +68,9 @@ def experiment(text: str = "fedavg_ft()", split: float | None = 0.7, **more: Any
 class ByHand:
     """FedAvg and the protocol around it, with torch's modules and optimiser."""
 
-    def __init__(self, prepared: PreparedRun) -> None:
-        self.prepared = prepared
-        self.module = prepared.learner.module().double()
+    def __init__(self, setup: RunSetup) -> None:
+        self.setup = setup
+        self.module = setup.job.learner.module().double()
 
     def load(self, w: Tensor) -> None:
         nn.utils.vector_to_parameters(w.clone(), self.module.parameters())
@@ -77,10 +78,10 @@ class ByHand:
     def walk(self, w: Tensor, t: int, client: int, lr: float, parts: list[nn.Parameter]) -> Tensor:
         """Local SGD on some of the parameters."""
         self.load(w)
-        own = self.prepared.fed.data(client)
+        own = self.setup.fed.data(client)
         x, y = own.examples.inputs[own.index].double(), own.labels
         stepper = torch.optim.SGD(parts, lr=lr)
-        for places in self.prepared.exp.local.batches(2, t, client, len(y)):
+        for places in self.setup.exp.local.batches(2, t, client, len(y)):
             stepper.zero_grad()
             cross_entropy(self.module(x[places]), y[places]).backward()
             stepper.step()
@@ -90,7 +91,7 @@ class ByHand:
     def accuracy(self, w: Tensor, client: int) -> float:
         """On the client's own held-out examples."""
         self.load(w)
-        test = self.prepared.fed.own_test(client)
+        test = self.setup.fed.own_test(client)
         assert test is not None
         x, y = test.examples.inputs[test.index].double(), test.labels
         return float((self.module(x).argmax(1) == y).double().mean())
@@ -98,13 +99,13 @@ class ByHand:
     def run(self) -> tuple[list[float], list[float], list[float]]:
         """The clients' mean accuracy after each round and after tuning; the global model's; the
         accuracies tuned."""
-        w = self.prepared.learner.initial().params
+        w = self.setup.job.learner.initial().params
         models = [w] * len(SIZES)
         personal, common = [], []
         for t, cohort in enumerate(COHORTS):
             for k in cohort:
                 models[k] = self.walk(w, t, k, 0.2 * 0.5**t, list(self.module.parameters()))
-            sizes = [len(self.prepared.fed.data(k)) for k in cohort]
+            sizes = [len(self.setup.fed.data(k)) for k in cohort]
             w = sum(n * models[k] for n, k in zip(sizes, cohort, strict=True)) / sum(sizes)  # type: ignore[assignment]
             personal.append(
                 sum(self.accuracy(models[k], k) for k in range(len(SIZES))) / len(SIZES)
@@ -160,14 +161,12 @@ def test_the_protocol_changes_no_model(result: Result) -> None:
 
 def test_before_the_first_visit_a_client_holds_the_first_model() -> None:
     """One round with one client: the others' accuracies are those of the initial model."""
-    prepared = prepare(experiment(sampler=ClientSampler(cohorts=[[1], [1], [1]])))
-    hand = ByHand(prepared)
-    w = prepared.learner.initial().params
+    setup = prepare(experiment(sampler=ClientSampler(cohorts=[[1], [1], [1]])))
+    hand = ByHand(setup)
+    w = setup.job.learner.initial().params
     moved = hand.walk(w, 0, 1, 0.2, list(hand.module.parameters()))
     expected = [hand.accuracy(moved if k == 1 else w, k) for k in range(len(SIZES))]
-    assert train(prepared).rows[0]["personal"] == pytest.approx(
-        sum(expected) / len(SIZES), abs=1e-12
-    )
+    assert train(setup).rows[0]["personal"] == pytest.approx(sum(expected) / len(SIZES), abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -175,14 +174,14 @@ def test_before_the_first_visit_a_client_holds_the_first_model() -> None:
 )
 def test_a_clients_own_model_is_where_its_walk_ended(text: str) -> None:
     """Not what it sends, which FedSpeed corrects."""
-    prepared = prepare(experiment(f"{text} + personal()"))
-    start = prepared.learner.initial()
-    broadcast = Broadcast(0, start.params, start.buffers, 0.2, instruction=prepared.exp.instruction)
-    reply, state = run_client(prepared.job, Request(1, broadcast, {}), prepared.fed.data(1))
+    setup = prepare(experiment(f"{text} + personal()"))
+    start = setup.job.learner.initial()
+    broadcast = Broadcast(0, start.params, start.buffers, 0.2, instruction=setup.exp.instruction)
+    reply, state = run_client(setup.job, Request(1, broadcast, {}), setup.fed.data(1))
     end = start.params - reply.delta
     if "fedspeed" in text:
         end = end + 10 * state["dual"]["sigma"]
-    assert reply.metrics["own_accuracy"] == pytest.approx(ByHand(prepared).accuracy(end, 1))
+    assert reply.metrics["own_accuracy"] == pytest.approx(ByHand(setup).accuracy(end, 1))
 
 
 @dataclass(frozen=True, repr=False)
@@ -196,15 +195,15 @@ class Elsewhere(Piece):
 
 
 def test_it_is_not_the_model_sent_back() -> None:
-    prepared = prepare(
+    setup = prepare(
         replace(
             experiment(), method=fedavg_ft() + Method(client=(Elsewhere(),), text="elsewhere()")
         )
     )
-    hand, start = ByHand(prepared), prepared.learner.initial()
+    hand, start = ByHand(setup), setup.job.learner.initial()
     moved = hand.walk(start.params, 0, 1, 0.2, list(hand.module.parameters()))
-    broadcast = Broadcast(0, start.params, start.buffers, 0.2, instruction=prepared.exp.instruction)
-    reply, _ = run_client(prepared.job, Request(1, broadcast, {}), prepared.fed.data(1))
+    broadcast = Broadcast(0, start.params, start.buffers, 0.2, instruction=setup.exp.instruction)
+    reply, _ = run_client(setup.job, Request(1, broadcast, {}), setup.fed.data(1))
     assert (
         reply.metrics["own_accuracy"]
         == hand.accuracy(moved, 1)
@@ -213,13 +212,13 @@ def test_it_is_not_the_model_sent_back() -> None:
 
 
 def test_only_the_classifier_is_tuned() -> None:
-    prepared = prepare(experiment("fedsam(0.1) + personal()"))
-    start = prepared.learner.initial()
+    setup = prepare(experiment("fedsam(0.1) + personal()"))
+    start = setup.job.learner.initial()
     broadcast = Broadcast(
         ROUNDS, start.params, start.buffers, 0.2, instruction=FineTune(tests=True)
     )
-    reply, _ = run_client(prepared.job, Request(3, broadcast, {}), prepared.fed.data(3))
-    head = prepared.learner.flat.layout.classifier()
+    reply, _ = run_client(setup.job, Request(3, broadcast, {}), setup.fed.data(3))
+    head = setup.job.learner.flat.layout.classifier()
     assert not reply.delta[~head].any()
     assert bool((reply.delta[head] != 0).any())
     assert "own_accuracy" in reply.metrics

@@ -51,14 +51,14 @@ def test_a_describer_of_ones_own(tmp_path: Path) -> None:
     settings = {"rounds": 1, "clients_per_round": 2, "model": "logistic", "dtype": "float64"}
     exp = ff.experiment("level()", "digits(lda(0), clients=6)", topology=topology, **settings)  # type: ignore[arg-type]
     assert "how bright" in " ".join(remarks(prepare(exp)))
-    prepared = collect_descriptions(
+    setup = collect_descriptions(
         prepare(exp), RunFolder(), InProcess(threads=1), lambda exp, place: {}
     )
-    fed = prepared.fed
+    fed = setup.fed
     means = [
         float(fed.data(k).batch(torch.arange(fed.size(k)), torch.float32).inputs.mean())
         for k in range(6)
     ]
-    assert float(prepared.job.shared["level"]["mean"]) == pytest.approx(sum(means) / 6, rel=1e-6)
-    assert len(prepared.server.slots) == 3
+    assert float(setup.job.shared["level"]["mean"]) == pytest.approx(sum(means) / 6, rel=1e-6)
+    assert len(setup.server.slots) == 3
     assert train(exp).status == "done"

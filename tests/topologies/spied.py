@@ -12,9 +12,10 @@ from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.run_folder import RunFolder
-from fedflat.experiments.state import Ledger, RunState
+from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
+from fedflat.server.ledger import Ledger
 from literal.problem import Plan, Problem
 from quadratic import experiment
 

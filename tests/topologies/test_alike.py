@@ -78,9 +78,9 @@ def test_clients_of_one_town_in_a_run() -> None:
         model="small_unet(width=4)",
         topology="hierarchy(by_column('town'), every=2)",
     )
-    prepared = prepare(exp)
-    assert prepared.server.slots == {"cluster0": (0, 2, 4), "cluster1": (1, 3)}
-    assert train(prepared).status == "done"
+    setup = prepare(exp)
+    assert setup.server.slots == {"cluster0": (0, 2, 4), "cluster1": (1, 3)}
+    assert train(setup).status == "done"
     with pytest.raises(SettingError, match="no column 'city'"):
         prepare(ff.experiment("fedavg", STREET, rounds=2, topology="clusters(by_column('city'))"))
 

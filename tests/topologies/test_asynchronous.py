@@ -86,9 +86,9 @@ def observed(
         **more,
     )
     run_folder = Spy()
-    prepared = prepare(exp)
-    train(prepared, run_folder=run_folder, executor=executor)
-    return run_folder, prepared.clients
+    setup = prepare(exp)
+    train(setup, run_folder=run_folder, executor=executor)
+    return run_folder, setup.server.population
 
 
 def happened(topology: str, population: ClientPopulation, rounds: int) -> list[InFlight]:
@@ -248,9 +248,9 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(method: str, tmp_path: P
 
 
 def test_workers_give_the_same_bits_and_stacks_the_same_numbers() -> None:
-    prepared = prepare(experiment("fedsam(0.1)", topology=SLOW, dtype="float64"))
+    setup = prepare(experiment("fedsam(0.1)", topology=SLOW, dtype="float64"))
     alone, spread, stacked = (
-        train(prepared, executor=e) for e in (InProcess(threads=1), Workers(2), Stacked())
+        train(setup, executor=e) for e in (InProcess(threads=1), Workers(2), Stacked())
     )
     assert timeless(alone.rows) == timeless(spread.rows)
     for one, other in zip(alone.rows, stacked.rows, strict=True):
@@ -323,9 +323,9 @@ def test_models_are_kept_while_somebody_is_at_work_on_them() -> None:
     exp = experiment(topology=SLOW, rounds=40)
     run_folder = Counting()
     run_folder.kept = []
-    prepared = prepare(exp)
-    train(prepared, run_folder=run_folder)
-    found = happened(SLOW, prepared.clients, 40)
+    setup = prepare(exp)
+    train(setup, run_folder=run_folder)
+    found = happened(SLOW, setup.server.population, 40)
     for t in range(30):
         later = {v for one in found[t + 1 :] for v in one.since.values() if v <= t}
         assert later <= set(run_folder.kept[t])
@@ -334,9 +334,9 @@ def test_models_are_kept_while_somebody_is_at_work_on_them() -> None:
 
 
 def test_what_is_sent_is_counted_when_it_is_sent() -> None:
-    prepared = prepare(experiment(topology=SLOW))
-    ledger, one = train(prepared).ledger, 4 * prepared.info.layout.dim
-    asked = sum(len(each.started) for each in happened(SLOW, prepared.clients, 6))
+    setup = prepare(experiment(topology=SLOW))
+    ledger, one = train(setup).ledger, 4 * setup.job.learner.flat.layout.dim
+    asked = sum(len(each.started) for each in happened(SLOW, setup.server.population, 6))
     assert asked > 6 * 2
     assert (ledger.down, ledger.up, ledger.c2c) == (asked * one, 6 * 2 * one, 0)
 
@@ -344,13 +344,13 @@ def test_what_is_sent_is_counted_when_it_is_sent() -> None:
 def test_who_is_at_work() -> None:
     """Different clients, as many as there are places, none of them twice with the same model."""
     topology = "asynchronous(buffer=3, concurrency=7, durations='lognormal', spread=1.5)"
-    prepared = prepare(
+    setup = prepare(
         experiment(on=parse("digits(iid(), clients=12)", "data set"), topology=topology, rounds=60)
     )
     at_work: dict[int, int] = {}
     moment = 0.0
     for t in range(60):
-        now = prepared.exp.topology.in_flight(prepared.clients, t)
+        now = setup.exp.topology.in_flight(setup.server.population, t)
         assert now is not None
         for client in now.started:
             assert client not in at_work
@@ -508,17 +508,17 @@ def test_running_statistics_are_mixed_as_parameters_are() -> None:
     local = LocalTraining(batch_size=3, lr=0.05, drop_last=True)
     more = {"sampler": ClientSampler(clients=1), "model": _normalised, "rounds": 2, "local": local}
     exp = experiment(topology="asynchronous(mixing=0.25)", **more)
-    prepared = prepare(exp)
-    found = train(prepared, executor=InProcess(threads=1)).model
-    model = prepared.learner.initial()
+    setup = prepare(exp)
+    found = train(setup, executor=InProcess(threads=1)).model
+    model = setup.job.learner.initial()
     for t in range(2):
-        [(client,)] = prepared.server.select(t)["server"]
+        [(client,)] = setup.server.select(t)["server"]
         request = Request(client, Broadcast(t, model.params, model.buffers, exp.lr(t)), {})
-        reply, _ = run_client(prepared.job, request, prepared.fed.data(client))
+        reply, _ = run_client(setup.job, request, setup.fed.data(client))
         x = model.params - reply.delta
         model = Model(0.75 * model.params + 0.25 * x, 0.75 * model.buffers + 0.25 * reply.buffers)
     assert found is not None
-    assert (model.buffers != prepared.learner.initial().buffers).any()
+    assert (model.buffers != setup.job.learner.initial().buffers).any()
     torch.testing.assert_close(found.params, model.params)
     torch.testing.assert_close(found.buffers, model.buffers)
 

@@ -39,13 +39,13 @@ def setting(seed: int, superclients: list[list[int]]) -> tuple[Problem, Plan]:
 
 def visits(problem: Problem, plan: Plan, topology: str) -> list[list[list[int]]]:
     """The clients that each model visits in each round, in order, as the topology says."""
-    prepared = prepare(
+    setup = prepare(
         on_quadratics(
             parse("fedavg", "method"), problem, plan, topology=parse(topology, "topology")
         )
     )
     return [
-        [list(chain) for chains in prepared.server.select(t).values() for chain in chains]
+        [list(chain) for chains in setup.server.select(t).values() for chain in chains]
         for t in range(plan.rounds)
     ]
 
@@ -103,12 +103,12 @@ def test_where_models_go(groups: int, chains: int) -> None:
     """To different superclients, all their clients, and never back to the one just left."""
     on, sampler = ff.digits(ff.iid(), clients=18), ClientSampler(clients=chains)
     exp = experiment(on=on, topology=f"bank({groups}, R=4)", sampler=sampler, rounds=30)
-    prepared = prepare(exp)
-    members = prepared.exp.topology.chains.superclients(prepared.clients)  # type: ignore[attr-defined]
+    setup = prepare(exp)
+    members = setup.exp.topology.chains.superclients(setup.server.population)  # type: ignore[attr-defined]
     left: list[Any] = [None] * chains
     seen = set()
     for t in range(30):
-        asked = prepared.server.select(t)
+        asked = setup.server.select(t)
         assert list(asked) == [f"chain{i}" for i in range(chains)]
         went = [members.index(tuple(sorted(chain))) for [chain] in asked.values()]
         assert len(set(went)) == chains
@@ -117,7 +117,7 @@ def test_where_models_go(groups: int, chains: int) -> None:
         seen.add(tuple(went))
     assert len(seen) > 1
     again = prepare(exp)
-    assert [again.server.select(t) for t in (29, 3)] == [prepared.server.select(t) for t in (29, 3)]
+    assert [again.server.select(t) for t in (29, 3)] == [setup.server.select(t) for t in (29, 3)]
 
 
 def test_stopped_and_gone_on_with_between_meetings(tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ def test_what_is_sent_is_what_fedseq_sends() -> None:
     client."""
     on = ff.digits(ff.iid(), clients=5)
     exp = experiment(on=on, topology="bank(given_groups([[0, 1, 2], [3, 4]]), R=3)", rounds=3)
-    prepared = prepare(exp)
-    ledger, one = train(prepared).ledger, 4 * prepared.info.layout.dim
+    setup = prepare(exp)
+    ledger, one = train(setup).ledger, 4 * setup.job.learner.flat.layout.dim
     assert (ledger.down, ledger.up, ledger.c2c) == (3 * 2 * one, 3 * 2 * one, 3 * 3 * one)
 
 
@@ -146,17 +146,17 @@ def test_models_wait_for_each_other_when_they_meet(R: str, every: int) -> None:
     """By hand, with superclients of one client: each model's visits come one after the other, and
     so do each client's; models do not wait for each other besides."""
     clock = parse("devices(speed=lognormal(5, 1.0), latency=0.1)", "clock")
-    prepared = prepare(
+    setup = prepare(
         experiment(topology=f"bank(given_groups([[0], [1], [2], [3], [4]]), R={R})", clock=clock)
     )
-    found = [row["clock"] for row in train(prepared).rows]
+    found = [row["clock"] for row in train(setup).rows]
     expected, times, free = [], [0.0, 0.0], [0.0] * 5
     for t in range(6):
-        chains = [chain for chains in prepared.server.select(t).values() for chain in chains]
+        chains = [chain for chains in setup.server.select(t).values() for chain in chains]
         for model, (client,) in enumerate(chains):
             times[model] = free[client] = max(
                 times[model], free[client]
-            ) + prepared.clients.keeps_to_end(client, t)
+            ) + setup.server.population.keeps_to_end(client, t)
         expected.append(max(times))
         if (t + 1) % every == 0:
             times = [max(times)] * 2

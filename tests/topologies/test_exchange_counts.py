@@ -116,9 +116,9 @@ def test_describing_clients_before_the_first_round(psi: str, models: int) -> Non
 
 def test_models_are_bytes_by_the_size_of_one() -> None:
     exp = experiment("scaffold", rounds=3)
-    prepared = prepare(exp)
-    one = 4 * prepared.info.layout.dim
-    for ledger in (train(prepared).ledger, train(prepared, executor=Stacked()).ledger):
+    setup = prepare(exp)
+    one = 4 * setup.job.learner.flat.layout.dim
+    for ledger in (train(setup).ledger, train(setup, executor=Stacked()).ledger):
         assert (ledger.down, ledger.up) == (one * ledger.models_s2c, one * ledger.models_c2s)
 
 

@@ -101,9 +101,9 @@ def test_whichever_chain_goes_on_first(method: str, choice: str) -> None:
 
 
 def _visits(exp: Any) -> list[list[int]]:
-    prepared = prepare(exp)
+    setup = prepare(exp)
     return [
-        [client for chain in prepared.server.select(t)["server"] for client in chain]
+        [client for chain in setup.server.select(t)["server"] for client in chain]
         for t in range(exp.rounds)
     ]
 
@@ -186,11 +186,11 @@ def test_models_of_a_bank_ask_at_once(method: str, choice: str, clock: str | Non
     exp = experiment(method, topology=BANK, clock=clock)
     ahead = Ahead(choice=choice)
     same(train(exp, executor=ahead), train(exp, executor=InProcess(threads=1)))
-    prepared = prepare(exp)
-    [first], [second] = prepared.server.select(0).values()
+    setup = prepare(exp)
+    [first], [second] = setup.server.select(0).values()
     at_once = (*second, *first) if choice == "last" else (*first, *second)
     assert tuple(ahead.order[:5]) == (at_once if method != TWICE else (*first, *first, *second)[:5])
-    assert prepared.exp.topology.parallel_clients(prepared.clients) == 2
+    assert setup.exp.topology.parallel_clients(setup.server.population) == 2
 
 
 def test_workers_make_the_visits_of_a_bank() -> None:

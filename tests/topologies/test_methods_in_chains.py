@@ -22,8 +22,9 @@ from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
 from test_every_method import EVERY, experiment, method_of
@@ -51,7 +52,7 @@ class Whole:
     """Clients of a star are the chains of another run: a visit goes through all their clients, one
     after the other."""
 
-    def __init__(self, chains: PreparedRun) -> None:
+    def __init__(self, chains: RunSetup) -> None:
         self.chains = chains
 
     @contextmanager
@@ -99,7 +100,7 @@ class Whole:
             )
 
 
-def star_of_chains(text: str, chains: PreparedRun) -> Experiment:
+def star_of_chains(text: str, chains: RunSetup) -> Experiment:
     """The same method without the chains, on clients that hold what a whole chain holds."""
     exp = experiment(method_of(text))
     data = [

@@ -35,8 +35,8 @@ GROWING = "fedseq2par(growth=linear(0.5, b=2))"
 
 
 def selected(exp: Experiment) -> list[list[tuple[int, ...]]]:
-    prepared = prepare(exp)
-    return [prepared.server.select(t)["server"] for t in range(exp.rounds)]
+    setup = prepare(exp)
+    return [setup.server.select(t)["server"] for t in range(exp.rounds)]
 
 
 @pytest.mark.parametrize(
@@ -89,23 +89,21 @@ def test_every_visit_has_its_own_batches(method: str) -> None:
     """A chain by hand, visit by visit, each with its number; in another process and on the wire
     too."""
     exp = experiment(f"fedseq(1, passes=2) + {method}", rounds=1, sampler=ClientSampler(clients=1))
-    prepared = prepare(exp)
-    [chain] = prepared.server.select(0)["server"]
+    setup = prepare(exp)
+    [chain] = setup.server.select(0)["server"]
     assert len(chain) == 10
-    start = prepared.learner.initial()
+    start = setup.job.learner.initial()
     x, batches = start.params, dict[int, list[list[int]]]()
     for place, client in enumerate(chain):
         broadcast = Broadcast(
             0, x, start.buffers, exp.lr(0), repetition=chain[:place].count(client)
         )
-        order = exp.local.batches(
-            exp.seed, 0, client, prepared.fed.size(client), broadcast.repetition
-        )
+        order = exp.local.batches(exp.seed, 0, client, setup.fed.size(client), broadcast.repetition)
         batches.setdefault(client, []).append(torch.cat(list(order)).tolist())
         sent = decode(encode(broadcast))
         assert isinstance(sent, Broadcast)
         request = Request(client, sent, {}, "0/1/x")
-        reply, _ = run_client(prepared.job, request, prepared.fed.data(client))
+        reply, _ = run_client(setup.job, request, setup.fed.data(client))
         x = x - reply.delta
     assert all(
         first != second and sorted(first) == sorted(second) for first, second in batches.values()
@@ -133,25 +131,25 @@ def test_superclients_grow_as_the_paper_says(kind: str, a: float, b: int) -> Non
     exp = ff.experiment(
         said, "digits(iid(), clients=20)", rounds=12, model="logistic", clients_per_round=10
     )
-    prepared = prepare(exp)
+    setup = prepare(exp)
     topology: Any = exp.topology
     seen = []
     for t in range(12):
         n = chains.superclients(kind, a, b, t + 1, 20)
-        groups = topology.superclients(prepared.clients, t)
+        groups = topology.superclients(setup.server.population, t)
         assert len(groups) == n
         assert sorted(client for group in groups for client in group) == list(range(20))
         assert max(map(len, groups)) - min(map(len, groups)) <= 1
-        assert len(prepared.server.select(t)["server"]) == max(1, n // 2)
-        assert {frozenset(chain) for chain in prepared.server.select(t)["server"]} <= set(
+        assert len(setup.server.select(t)["server"]) == max(1, n // 2)
+        assert {frozenset(chain) for chain in setup.server.select(t)["server"]} <= set(
             map(frozenset, groups)
         )
         seen.append(groups)
     assert (
         len(set(seen)) == len({len(groups) for groups in seen}) > 2
     )  # the same until there are more
-    visits = sum(len(chain) for t in range(12) for chain in prepared.server.select(t)["server"])
-    assert topology.expected_clients(prepared.clients) == pytest.approx(visits, rel=0.1)
+    visits = sum(len(chain) for t in range(12) for chain in setup.server.select(t)["server"])
+    assert topology.expected_clients(setup.server.population) == pytest.approx(visits, rel=0.1)
 
 
 def test_groups_are_put_together_anew() -> None:
@@ -160,8 +158,8 @@ def test_groups_are_put_together_anew() -> None:
     exp = ff.experiment(
         GROWING, "digits(iid(), clients=40)", rounds=8, model="logistic", clients_per_round=20
     )
-    prepared, topology = prepare(exp), exp.topology
-    found = [topology.superclients(prepared.clients, t) for t in (0, 2, 4)]  # type: ignore[call-arg]
+    setup, topology = prepare(exp), exp.topology
+    found = [topology.superclients(setup.server.population, t) for t in (0, 2, 4)]  # type: ignore[call-arg]
     assert [len(groups) for groups in found] == [2, 4, 6]
     for before, after in pairwise(found):
         home = {client: i for i, group in enumerate(before) for client in group}

@@ -105,18 +105,18 @@ def test_one_chain_of_everybody_is_a_loop() -> None:
     exp = experiment(
         "fedsam(0.1)", topology="chains(groups=1)", rounds=2, sampler=ClientSampler(clients=1)
     )
-    prepared = prepare(exp)
-    found = train(prepared, executor=InProcess(threads=1)).model
-    w, buffers = prepared.learner.initial().params, prepared.learner.initial().buffers
+    setup = prepare(exp)
+    found = train(setup, executor=InProcess(threads=1)).model
+    w, buffers = setup.job.learner.initial().params, setup.job.learner.initial().buffers
     for t in range(2):
         x = w
-        [chain] = prepared.server.select(t)["server"]
+        [chain] = setup.server.select(t)["server"]
         assert sorted(chain) == [0, 1, 2, 3, 4]
         for client in chain:
             reply, _ = run_client(
-                prepared.job,
+                setup.job,
                 Request(client, Broadcast(t, x, buffers, exp.lr(t)), {}),
-                prepared.fed.data(client),
+                setup.fed.data(client),
             )
             x = x - reply.delta
         w = w - (w - x)  # as the server steps

@@ -17,10 +17,10 @@ from fedflat.errors import FedflatError, SettingError
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse, registered
-from fedflat.server.client_selection import ClientSampler
+from fedflat.server.client_selection import Chain, ClientSampler, Selection
 from fedflat.topologies.groupings.grouping import Grouping
-from fedflat.topologies.population import Chain, ClientPopulation
-from fedflat.topologies.topology import Selection, Topology
+from fedflat.topologies.population import ClientPopulation
+from fedflat.topologies.topology import Topology
 
 CHAINS, SHARED, MEETING, APART = (
     "chains(groups=2)",
@@ -176,8 +176,8 @@ def test_recording_needs_one_model() -> None:
 
 def test_groups_and_superclients_are_fixed_by_the_seed() -> None:
     def groups(seed: int) -> tuple[Chain, ...]:
-        prepared = prepare(experiment(topology="chains(groups=2)", seed=seed))
-        return prepared.exp.topology.superclients(prepared.clients)  # type: ignore[attr-defined]
+        setup = prepare(experiment(topology="chains(groups=2)", seed=seed))
+        return setup.exp.topology.superclients(setup.server.population)  # type: ignore[attr-defined]
 
     assert groups(1) == groups(1)
     assert len({groups(seed) for seed in range(8)}) > 1
@@ -230,19 +230,19 @@ class Wild(Topology):
     ],
 )
 def test_a_topology_that_selects_no_client_or_one_twice(asks: tuple[object, ...]) -> None:
-    prepared = prepare(experiment())
-    object.__setattr__(prepared.exp, "topology", Wild(asks))  # type: ignore[arg-type]
+    setup = prepare(experiment())
+    object.__setattr__(setup.server, "topology", Wild(asks))  # type: ignore[arg-type]
     with pytest.raises(
         FedflatError, match="must ask different clients in round 0, from slots among server"
     ):
-        prepared.server.select(0)
+        setup.server.select(0)
 
 
 def test_a_topology_that_hides_its_chains() -> None:
-    prepared = prepare(experiment())
-    object.__setattr__(prepared.exp, "topology", Wild((("server", ((1, 2),)),)))
+    setup = prepare(experiment())
+    object.__setattr__(setup.server, "topology", Wild((("server", ((1, 2),)),)))
     with pytest.raises(FedflatError, match=r"round 0.*has_chains is False.*Set has_chains to True"):
-        prepared.server.select(0)
+        setup.server.select(0)
 
 
 def test_every_topology_and_grouping_says_what_it_is() -> None:

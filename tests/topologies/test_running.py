@@ -68,9 +68,9 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(topology: str, tmp_path:
 @pytest.mark.parametrize("topology", ["chains(groups=2)", "clusters(2, shared='features')"])
 def test_workers_give_the_same_bits_and_stacks_the_same_numbers(topology: str) -> None:
     exp = experiment(RUNS[topology], **settings(topology, dtype="float64"))
-    prepared = prepare(exp)
+    setup = prepare(exp)
     alone, spread, stacked = (
-        train(prepared, executor=e) for e in (InProcess(threads=1), Workers(2), Stacked())
+        train(setup, executor=e) for e in (InProcess(threads=1), Workers(2), Stacked())
     )
     assert timeless(alone.rows) == timeless(spread.rows)
     for one, other in zip(alone.rows, stacked.rows, strict=True):
@@ -129,11 +129,11 @@ def test_what_is_sent_in_chains_and_from_client_to_client() -> None:
     exp = experiment(
         "fedavg", on=on, topology="chains(groups=given_groups([[0, 1, 2], [3, 4]]))", rounds=3
     )
-    prepared = prepare(exp)
-    ledger, one = train(prepared).ledger, 4 * prepared.info.layout.dim
+    setup = prepare(exp)
+    ledger, one = train(setup).ledger, 4 * setup.job.learner.flat.layout.dim
     assert (ledger.down, ledger.up, ledger.c2c) == (3 * 2 * one, 3 * 2 * one, 3 * 3 * one)
     assert ledger.sent == 3 * (2 + 5 + 0) * one
-    assert ledger.samples == 3 * sum(prepared.fed.sizes())
+    assert ledger.samples == 3 * sum(setup.fed.sizes())
 
 
 @pytest.mark.parametrize(
@@ -224,21 +224,21 @@ def test_what_is_reported_of_several_models(topology: str, tmp_path: Path) -> No
     more = {"rounds": 3, "clients_per_round": 3, "topology": topology}
     result = ff.run("fedavg", on=on, model="mlp(hidden=[6])", out=folder, quiet=True, **more)
     row = result.rows[-1]
-    prepared = prepare(from_json(json.loads((folder / "run.json").read_text())["experiment"]))
+    setup = prepare(from_json(json.loads((folder / "run.json").read_text())["experiment"]))
     shares, examples = [], {}
-    for slot, clients in prepared.server.slots.items():
+    for slot, clients in setup.server.slots.items():
         module = result.module(slot)
-        test = prepared.fed.test.batch(torch.arange(len(prepared.fed.test)), torch.float32)
+        test = setup.fed.test.batch(torch.arange(len(setup.fed.test)), torch.float32)
         with torch.no_grad():
             found = float((module(test.inputs).argmax(1) == test.targets).double().mean())
             assert row["models"][slot]["accuracy"] == pytest.approx(found, abs=1e-12)
             for client in clients:
-                own = prepared.fed.own_test(client)
+                own = setup.fed.own_test(client)
                 batch = own.batch(torch.arange(len(own)), torch.float32)
                 shares.append(
                     float((module(batch.inputs).argmax(1) == batch.targets).double().mean())
                 )
-        examples[slot] = sum(len(prepared.fed.data(client)) for client in clients)
+        examples[slot] = sum(len(setup.fed.data(client)) for client in clients)
     assert row["clients"] == pytest.approx(sum(shares) / 9, abs=1e-12)
     weighted = sum(n * row["models"][slot]["accuracy"] for slot, n in examples.items()) / sum(
         examples.values()
@@ -282,14 +282,12 @@ def test_local_against_global_needs_a_star(
 
 
 def test_all_slots_draw_in_each_cluster() -> None:
-    prepared = prepare(
-        experiment(topology="hierarchy(2, every=2)", sampler=ClientSampler(clients=2))
-    )
-    cohorts = [prepared.server.select(t) for t in range(6)]
+    setup = prepare(experiment(topology="hierarchy(2, every=2)", sampler=ClientSampler(clients=2)))
+    cohorts = [setup.server.select(t) for t in range(6)]
     for asked in cohorts:
         for slot, chains in asked.items():
             assert len(chains) == 2
-            assert {client for (client,) in chains} <= set(prepared.server.slots[slot])
+            assert {client for (client,) in chains} <= set(setup.server.slots[slot])
     assert len({str(asked) for asked in cohorts}) > 1
 
 

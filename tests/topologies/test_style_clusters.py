@@ -22,9 +22,10 @@ from fedflat.errors import SettingError
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.prepare import prepare
 from fedflat.experiments.remarks import remarks
 from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
@@ -94,7 +95,7 @@ def test_an_image_is_of_the_nearest_cluster() -> None:
 def test_shared_and_own_parts_in_numbers() -> None:
     """Ten, thirty and twenty examples in clusters 0, 0 and 1 of three; Phi comes first in the
     vector."""
-    population = prepare(world("style_clusters(3)")).clients
+    population = prepare(world("style_clusters(3)")).server.population
     own = {
         "cluster0": ((10 * 1 + 30 * 2) / 40, 17.5),
         "cluster1": (4.0, 30.0),
@@ -235,9 +236,9 @@ def test_an_image_is_judged_by_the_cluster_of_the_nearest_mean_and_not_of_the_ne
         greys=(10, 30, 50, 200),
         seen=(113, 117, 121, 130),
     )
-    prepared = prepared_run(exp)
-    assert list(prepared.server.slots.values()) == [(0, 1, 2), (3,)]
-    route = exp.topology.route(prepared.clients, prepared.fed.test)
+    setup = prepared_run(exp)
+    assert list(setup.server.slots.values()) == [(0, 1, 2), (3,)]
+    route = exp.topology.route(setup.server.population, setup.fed.test)
     assert route is not None
     assert route.tolist() == [0] * 4 + [1] * 12
     result, models = final_models(exp)
@@ -250,7 +251,7 @@ def test_an_image_is_judged_by_the_cluster_of_the_nearest_mean_and_not_of_the_ne
 def scores(exp: Experiment, models: Sequence[Model]) -> tuple[Tensor, Tensor]:
     """For each class the pixels in the intersection and in the union, each test image predicted by
     its own model."""
-    learner, fed = prepare(exp).learner, prepare(exp).fed
+    learner, fed = prepare(exp).job.learner, prepare(exp).fed
     right, both = torch.zeros(2), torch.zeros(2)
     for place, model in enumerate(models):
         batch = fed.test.batch(torch.tensor([place]), torch.float32)
@@ -282,15 +283,15 @@ def test_every_image_is_judged_by_its_own_clusters_model() -> None:
 def test_the_model_that_stands_for_all_is_the_plain_mean_of_those_asked_last() -> None:
     exp = world(STYLED.replace("))", "), shared='nothing')"))
     result, models = final_models(exp)
-    prepared = prepared_run(exp)
-    asked = prepared.server.select(exp.rounds - 1)
+    setup = prepared_run(exp)
+    asked = setup.server.select(exp.rounds - 1)
     assert 1 < len(asked) <= 3
     mean = torch.stack([models[slot].params for slot in asked]).mean(0)
     assert result.model is not None
     torch.testing.assert_close(result.model.params, mean)
 
 
-def prepared_run(exp: Experiment) -> PreparedRun:
+def prepared_run(exp: Experiment) -> RunSetup:
     """The run once clients have sent their styles."""
     return collect_descriptions(prepare(exp), RunFolder(), InProcess(threads=1), lambda *_: {})
 
@@ -339,9 +340,9 @@ def test_styles_are_counted_and_what_they_reveal_is_reported() -> None:
     assert any(
         "mean_style" in text and "colours and light" in text for text in remarks(prepare(exp))
     )
-    prepared = prepared_run(exp)
-    assert prepared.initial_cost.up == 8 * 27 * 8
-    assert prepared.initial_cost.down == 0
+    setup = prepared_run(exp)
+    assert setup.initial_cost.up == 8 * 27 * 8
+    assert setup.initial_cost.down == 0
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -79,7 +79,7 @@ def test_a_model_of_a_bank_stays_where_its_chain_broke_off(executor: type[Withou
     """The mean of two models, one of which stayed, and that with the other one: together what
     neither staying gives, and the start once more."""
     exp = experiment("fedsam(0.1)", topology=BANK, min_replies=1)
-    start = prepare(exp).learner.initial().params
+    start = prepare(exp).job.learner.initial().params
     one, other, both = (train(exp, executor=executor(absent), until=1) for absent in ([3], [1], []))
     assert one.ledger.missing == other.ledger.missing == 1
     assert one.model is not None

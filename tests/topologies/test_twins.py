@@ -75,8 +75,8 @@ def test_superclients_are_visited_in_an_order_drawn_in_every_round() -> None:
 def order_of(problem: Problem, plan: Plan, t: int, i: int) -> list[int]:
     """The order of a superclient's visits, as the topology says it."""
     topology = parse(f"chains(groups={SAID})", "topology")
-    prepared = prepare(experiment(parse("fedavg", "method"), problem, plan, topology=topology))
-    [chain] = [chain for chain in prepared.server.select(t)["server"] if chain[0] in GROUPS[i]]
+    setup = prepare(experiment(parse("fedavg", "method"), problem, plan, topology=topology))
+    [chain] = [chain for chain in setup.server.select(t)["server"] if chain[0] in GROUPS[i]]
     return list(chain)
 
 

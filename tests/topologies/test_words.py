@@ -122,10 +122,10 @@ def test_the_share_that_is_drawn(clients: int, groups: int, chains: int) -> None
     exp = ff.experiment(
         f"fedseq({groups})", ON, rounds=3, model="logistic", clients_per_round=clients
     )
-    prepared = prepare(exp)
-    assert [len(prepared.server.select(t)["server"]) for t in range(3)] == [chains] * 3
-    assert exp.topology.smallest_cohort(prepared.clients) == chains
-    assert exp.topology.expected_clients(prepared.clients) == 3 * chains * 20 // groups
+    setup = prepare(exp)
+    assert [len(setup.server.select(t)["server"]) for t in range(3)] == [chains] * 3
+    assert exp.topology.smallest_cohort(setup.server.population) == chains
+    assert exp.topology.expected_clients(setup.server.population) == 3 * chains * 20 // groups
 
 
 def test_different_topologies_in_one_study(

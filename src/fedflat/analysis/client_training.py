@@ -6,26 +6,26 @@ from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.analysis.local_global import client_models
 from fedflat.core.flat import Model
 from fedflat.errors import SettingError
-from fedflat.experiments.population import selected_clients
+from fedflat.server.client_selection import selected_clients
 from fedflat.topologies.topology import SERVER
 
 
 def next_cohort(loaded: LoadedRun) -> list[int]:
     """Return the clients of the next round, or of the last one if all cohorts were given."""
-    prepared, round = loaded.prepared, loaded.state.round
+    setup, round = loaded.setup, loaded.state.round
     if (
-        prepared.exp.topology.has_chains
-        or not prepared.exp.topology.synchronous
-        or len(prepared.server.slots) > 1
+        setup.exp.topology.has_chains
+        or not setup.exp.topology.synchronous
+        or len(setup.server.slots) > 1
     ):
         raise SettingError(
             f"{loaded.folder}: local and global sharpness need a topology in which every client "
-            f"is sent the one model of the server, found {prepared.exp.topology}. "
+            f"is sent the one model of the server, found {setup.exp.topology}. "
             "Choose a run with a star."
         )
-    cohorts = prepared.clients.sampler.cohorts
+    cohorts = setup.server.population.sampler.cohorts
     return selected_clients(
-        prepared.server.select(round if cohorts is None else min(round, len(cohorts) - 1))
+        setup.server.select(round if cohorts is None else min(round, len(cohorts) - 1))
     )
 
 
@@ -33,10 +33,10 @@ def trained_client_models(loaded: LoadedRun) -> dict[int, Model]:
     """Return the models of the cohort after local training, as the run would make them."""
     state, cohort = loaded.state, next_cohort(loaded)
     return client_models(
-        loaded.prepared,
+        loaded.setup,
         state.model,
         state.round,
         cohort,
         states=state.server[SERVER],
-        memory=state.clients.state,
+        clients=state.clients,
     )

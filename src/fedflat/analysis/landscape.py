@@ -21,7 +21,7 @@ def compute_landscape(job: AnalysisJob, land: Landscape, model: Model) -> Result
     saved = time.monotonic()
     try:
         for value in losses(
-            job.loaded.prepared.learner,
+            job.loaded.setup.job.learner,
             model.buffers,
             land,
             job.scope.data(job.loaded),
@@ -40,7 +40,7 @@ def compute_landscape(job: AnalysisJob, land: Landscape, model: Model) -> Result
 
 def refuse_different_shapes(runs: Sequence[LoadedRun]) -> None:
     """Raise `SettingError` for models whose parameters have different shapes."""
-    layouts = [run.prepared.learner.flat.layout for run in runs]
+    layouts = [run.setup.job.learner.flat.layout for run in runs]
     if len({layout.shapes for layout in layouts}) > 1:
         texts = [
             f"{run.folder} ({run.experiment.model}, {layout.dim:,} parameters)"

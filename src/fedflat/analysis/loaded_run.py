@@ -16,12 +16,13 @@ from fedflat.data.files.paths import remembered
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.descriptions import load_descriptions
 from fedflat.experiments.experiment import Experiment, from_json
-from fedflat.experiments.prepare import PreparedRun, prepare
-from fedflat.experiments.reporting import models_of
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.reported_models import reported_models
 from fedflat.experiments.run_folder.fingerprint import check_same_origin, origin_of
 from fedflat.experiments.run_folder.model_files import read_model, unnamed
 from fedflat.experiments.run_folder.record import Facts, read_facts
 from fedflat.experiments.run_folder.study_file import is_run, runs_in
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState, last_state
 
 
@@ -42,12 +43,12 @@ class LoadedRun:
         return f"{self.experiment.method}, seed {self.experiment.seed}"
 
     @cached_property
-    def prepared(self) -> PreparedRun:
+    def setup(self) -> RunSetup:
         """Data and learner of the run."""
         with remembered(self.facts["origin"].get("place")):
-            prepared = prepare(self.experiment)
-            check_same_origin(self.folder, self.facts["origin"], origin_of(prepared))
-        return load_descriptions(prepared, self.folder, self.facts["identity"])
+            setup = prepare(self.experiment)
+            check_same_origin(self.folder, self.facts["origin"], origin_of(setup))
+        return load_descriptions(setup, self.folder, self.facts["identity"])
 
     @property
     def store(self) -> AnalysisStore:
@@ -63,12 +64,12 @@ class LoadedRun:
     def models(self) -> dict[str, Model]:
         """The last models by name: final ones, or those of the last checkpoint of a running run."""
         if self.checkpoint_round is not None:
-            return models_of(
-                self.prepared, self.state.round, self.state.models, self.state.averages
+            return reported_models(self.setup).by_name(
+                self.state.round, self.state.models, self.state.averages
             )
         return {
             name: unnamed(
-                self.prepared.learner, read_model(self.folder, self.facts, name), self.folder
+                self.setup.job.learner, read_model(self.folder, self.facts, name), self.folder
             )
             for name in self.facts["end"]["models"]
         }
@@ -125,7 +126,7 @@ class LoadedRun:
 
     def examples(self, where: str) -> ClientData:
         """Return the examples "test", "train" (of all clients), or "client:3"."""
-        fed = self.prepared.fed
+        fed = self.setup.fed
         if where == "test":
             return fed.test
         if where == "train":

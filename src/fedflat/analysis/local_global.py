@@ -8,82 +8,75 @@ of all training examples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Any
 
+import torch
+
 from fedflat.client.piece import ClientState
-from fedflat.client.training import Request, run_client
 from fedflat.core.flat import Model
-from fedflat.core.messages import Broadcast, Replies, Reply, aggregate
+from fedflat.core.messages import Broadcast, Reply, ReplyBatch
 from fedflat.data.examples import ClientData
-from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.requests import with_preceding
+from fedflat.execution.client_states import ClientStates
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.open_exchange import open_exchanges
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.flatness.curvature import CurvatureProgress, OnProgress, no_progress
 from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.objective import BATCH
 from fedflat.flatness.spectrum import eigenvalues, steps_of
 from fedflat.flatness.subsample import subset
+from fedflat.server.exchange import Exchange
+from fedflat.server.ledger import Ledger
 from fedflat.server.piece import ServerState, server_step
-
-LoadState = Callable[[int], ClientState]
-"""Returns the stored state of a client."""
+from fedflat.server.replies import ReplyCollector
+from fedflat.topologies.topology import SERVER
 
 Row = dict[str, Any]
 """A client and its two eigenvalues, "local" and "global"."""
 
 
-def no_state(client: int) -> ClientState:
-    """Return an empty state, as before the first round of a client."""
-    return {}
-
-
 def client_models(
-    prepared: PreparedRun,
+    setup: RunSetup,
     model: Model,
     round: int,
     cohort: Sequence[int],
     *,
     states: ServerState | None = None,
-    memory: LoadState = no_state,
+    clients: ClientStates | None = None,
 ) -> dict[int, Model]:
     """Return each client's model after local training in `round`, starting from `model`.
 
-    `states` are the states of the server's pieces and `memory` returns those of the clients, for
-    methods that have any. The run is not changed.
+    `states` are the states of the server's pieces and `clients` those of the clients, for methods
+    that have any. The run is not changed.
     """
-    exp, job, models = prepared.exp, replace(prepared.job, returns_models=True), dict[int, Model]()
+    exp, job, models = setup.exp, replace(setup.job, returns_models=True), dict[int, Model]()
+    clients = clients or ClientStates()
 
-    def send(broadcast: Broadcast) -> Replies:
-        weighting = exp.weighting or exp.method.weighting or "sized"
-        rule = exp.method.aggregator.combine if exp.method.aggregator else None
-        return aggregate(
-            broadcast,
-            run_clients(broadcast),
-            population=prepared.fed.population,
-            weighting=weighting,
-            aggregator=rule,
+    def keep(broadcast: Broadcast, reply: Reply | ReplyBatch) -> ClientState:
+        assert isinstance(reply, Reply)
+        assert reply.client_params is not None
+        models[reply.client] = reply.client_params
+        return {}
+
+    with InProcess(torch.get_num_threads()).open(job, setup.fed, setup.source) as pool:
+        exchanges = open_exchanges(setup, pool)
+        exchange = Exchange(
+            exchanges.settings,
+            pool,
+            ReplyCollector(exchanges.replies, round, clients, Ledger(), [keep]),
         )
-
-    def run_clients(broadcast: Broadcast) -> Iterator[Reply]:
-        broadcast = with_preceding(broadcast, cohort, prepared.job, prepared.registry)
-        for client in cohort:
-            reply, _ = run_client(
-                job, Request(client, broadcast, memory(client)), prepared.fed.data(client)
-            )
-            if broadcast.commit and reply.client_params is not None:
-                models[client] = reply.client_params
-            yield reply
-
-    server_step(
-        exp.method.server,
-        states or {},
-        send,
-        Broadcast(round, model.params, model.buffers, exp.lr(round)),
-        learner=prepared.learner,
-    )
+        server_step(
+            exp.method.server,
+            states or {},
+            exchange.sender(SERVER, [(client,) for client in cohort]),
+            Broadcast(round, model.params, model.buffers, exp.lr(round)),
+            learner=job.learner,
+        )
+    clients.discard()
     return models
 
 
@@ -91,7 +84,7 @@ def client_models(
 class LocalGlobal:
     """The models of some clients, and the examples they are evaluated on."""
 
-    prepared: PreparedRun
+    setup: RunSetup
     round: int
     models: Mapping[int, Model]
     examples: int | None = None
@@ -102,7 +95,7 @@ class LocalGlobal:
     @cached_property
     def union(self) -> ClientData:
         """The training examples of all clients."""
-        return self.prepared.fed.pooled().data(0)
+        return self.setup.fed.pooled().data(0)
 
     @cached_property
     def used(self) -> ClientData:
@@ -117,13 +110,13 @@ class LocalGlobal:
         steps, plan = steps_of(1) + 1, dict[str, float]()
         for client in remaining:
             plan[f"client {client}, own data"] = (
-                steps * len(self.prepared.fed.data(client)) / len(self.used)
+                steps * len(self.setup.fed.data(client)) / len(self.used)
             )
             plan[f"client {client}, all data"] = steps
         progress = CurvatureProgress(plan, on_progress)
         for client, model in remaining.items():
             local = self._largest_eigenvalue(
-                f"client {client}, own data", model, self.prepared.fed.data(client), progress
+                f"client {client}, own data", model, self.setup.fed.data(client), progress
             )
             global_ = self._largest_eigenvalue(
                 f"client {client}, all data", model, self.used, progress
@@ -135,7 +128,7 @@ class LocalGlobal:
     ) -> float:
         with progress.part(what, weight=len(data) / len(self.used)):
             hessian = Hessian(
-                self.prepared.learner, model, data, batch_size=self.batch_size, tick=progress.tick
+                self.setup.job.learner, model, data, batch_size=self.batch_size, tick=progress.tick
             )
             return float(eigenvalues(hessian, 1, seed=self.seed).values[0])
 

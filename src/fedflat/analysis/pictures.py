@@ -17,14 +17,13 @@ from torch.nn.functional import avg_pool2d
 from fedflat.analysis.analysis import AnalysisJob, Result
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.analysis.predict import class_names
-from fedflat.client.domain_scores import part_outputs
-from fedflat.client.piece import eval_model_piece
+from fedflat.client.evaluate import part_outputs, whole
 from fedflat.core.flat import Model
 from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.files.png import png
 from fedflat.data.palette import palette
-from fedflat.experiments.eval_models import EvalModels, eval_models_of
+from fedflat.experiments.eval_models import eval_models_of
 from fedflat.flatness.subsample import subset
 from fedflat.tasks.iou import confusion, mean_iou
 
@@ -54,7 +53,7 @@ def compute_pictures(job: AnalysisJob, each: int, most: int) -> Result:
 def compute_confusion(job: AnalysisJob) -> Result:
     """Return the confusion matrix of each test set, or of the examples of the scope."""
     loaded, scope, (_, model) = job.loaded, job.scope, job.loaded.model(job.scope.model)
-    task, width = loaded.prepared.exp.task, loaded.prepared.learner.outputs
+    task, width = loaded.setup.exp.task, loaded.setup.job.learner.outputs
     tests = _tests(loaded) if scope.where == "test" else {scope.where: loaded.examples(scope.where)}
     sets = {}
     for done, (where, data) in enumerate(tests.items()):
@@ -89,7 +88,7 @@ def _evenly_spaced(count: int, wanted: int) -> list[int]:
 
 def _tests(loaded: LoadedRun) -> dict[str, ClientData]:
     """Return the test sets that have scores."""
-    fed, task = loaded.prepared.fed, loaded.prepared.exp.task
+    fed, task = loaded.setup.fed, loaded.setup.exp.task
     return {name: data for name, data in fed.tests.items() if name != task.reference}
 
 
@@ -97,11 +96,11 @@ def _predictions(
     loaded: LoadedRun, model: Model, data: ClientData
 ) -> Iterator[tuple[Tensor, Batch, Any]]:
     """Iterate over indices, batch and output of each batch, as the run evaluates them."""
-    prepared = loaded.prepared
-    adapted = eval_model_piece(prepared.job.pieces) is not None
-    eval_models = eval_models_of(prepared, loaded.state.clients) if adapted else EvalModels()
-    for part in eval_models.parts(data, model):
-        yield from part_outputs(prepared.learner, data, part)
+    setup = loaded.setup
+    forms = eval_models_of(setup.job, setup.registry)
+    parts = whole if forms is None else forms(loaded.state.clients).parts
+    for part in parts(data, model):
+        yield from part_outputs(setup.job.learner, data, part)
 
 
 def _masks(
@@ -118,9 +117,9 @@ def _masks(
 
 def _example(loaded: LoadedRun, data: ClientData, place: int, mask: Tensor) -> Result:
     raw = data.examples.raw(data.index[place : place + 1])
-    truth, task = raw.targets[0].long(), loaded.prepared.exp.task
+    truth, task = raw.targets[0].long(), loaded.setup.exp.task
     ignored = task.ignored_label
-    score = mean_iou(confusion(mask, truth, loaded.prepared.learner.outputs, ignored))
+    score = mean_iou(confusion(mask, truth, loaded.setup.job.learner.outputs, ignored))
     return {
         "place": int(data.index[place]),
         "domain": ", ".join(data.domains.each[place]) if data.domains else "",

@@ -27,7 +27,6 @@ from fedflat.data.palette import palette
 from fedflat.data.scenes.reading import FrameFiles, read_image, unframed
 from fedflat.data.scenes.scenes import Scenes
 from fedflat.errors import MAX_PIXELS, DataError, SettingError
-from fedflat.experiments.evaluation import load
 
 Bytes = NDArray[np.uint8]
 STRIDE = 32
@@ -67,7 +66,7 @@ class Predictor:
 
     def __post_init__(self) -> None:
         check_max_pixels("predict", self.max_pixels)
-        task, shape = self.loaded.prepared.exp.task, self.loaded.prepared.fed.shape
+        task, shape = self.loaded.setup.exp.task, self.loaded.setup.fed.shape
         if not (self.segments or task.classifies):
             raise SettingError(
                 f"{self.loaded.folder}: only classes and masks can be predicted, found {task}. "
@@ -84,26 +83,28 @@ class Predictor:
                 "predict: classes are predicted at the size that the run is evaluated at. "
                 "Leave --size out."
             )
-        load(self.loaded.prepared.learner, self.fit.model)
+        self.loaded.setup.job.learner.load(self.fit.model)
 
     @cached_property
     def fit(self) -> EvalModel:
         """The model as it is evaluated on unseen clients, without the state of any client."""
-        prepared, (_, model) = self.loaded.prepared, self.loaded.model(self.model)
-        piece = eval_model_piece(prepared.job.pieces)
+        setup, (_, model) = self.loaded.setup, self.loaded.model(self.model)
+        piece = eval_model_piece(setup.job.pieces)
         return (
-            EvalModel(model) if piece is None else piece.eval_model(prepared.info.layout, model, ())
+            EvalModel(model)
+            if piece is None
+            else piece.eval_model(setup.job.learner.flat.layout, model, ())
         )
 
     @cached_property
     def segments(self) -> bool:
         """True if each pixel has a class."""
-        return self.loaded.prepared.exp.task.segments
+        return self.loaded.setup.exp.task.segments
 
     @cached_property
     def examples(self) -> AnyExamples:
         """The test examples of the run. Images are prepared in the same way."""
-        return self.loaded.prepared.fed.test.examples
+        return self.loaded.setup.fed.test.examples
 
     @cached_property
     def names(self) -> list[str]:
@@ -133,7 +134,7 @@ class Predictor:
         )
 
     def _class(self, path: Path) -> Prediction:
-        channels, height, width = self.loaded.prepared.fed.shape
+        channels, height, width = self.loaded.setup.fed.shape
         x = Picture(channels, (height, width), self.max_pixels)(str(path))
         probabilities = self._scores(x).double().softmax(0)
         order = probabilities.argsort(descending=True, stable=True)[: len(self.names)].tolist()
@@ -141,7 +142,7 @@ class Predictor:
 
     def _frame(self, path: Path) -> FrameFiles:
         if self.size is None:
-            _, height, width = self.loaded.prepared.fed.shape
+            _, height, width = self.loaded.setup.fed.shape
             return (
                 self.examples.frame
                 if isinstance(self.examples, Scenes)
@@ -157,7 +158,7 @@ class Predictor:
         return FrameFiles(height, width)
 
     def _scores(self, x: Tensor) -> Tensor:
-        learner = self.loaded.prepared.learner
+        learner = self.loaded.setup.job.learner
         # Statistics of a batch need two examples.
         places = torch.tensor([0, 0] if self.fit.batch_statistics else [0])
         batch = self.examples.like(x.unsqueeze(0)).batch(places, learner.dtype)
@@ -169,7 +170,7 @@ class Predictor:
 def class_names(loaded: LoadedRun) -> list[str]:
     """Return the names of the classes of a run's data, or their numbers."""
     names = loaded.experiment.on.class_names() if loaded.experiment.on is not None else ()
-    return [*names, *map(str, range(len(names), loaded.prepared.fed.classes))]
+    return [*names, *map(str, range(len(names), loaded.setup.fed.classes))]
 
 
 def pictures(places: Sequence[Path]) -> Iterator[Path]:

@@ -20,6 +20,7 @@ from fedflat.data.examples import ClientData
 from fedflat.data.files.png import png
 from fedflat.errors import SettingError
 from fedflat.execution.client_pool import threads
+from fedflat.experiments.prepare import attacked_run
 from fedflat.simulation.attacks.attack import ATTACK, AttackState
 from fedflat.simulation.attacks.feature_network import (
     DESCRIPTION,
@@ -68,7 +69,8 @@ def _attack_state(loaded: LoadedRun) -> tuple[Gan, AttackState]:
 
 
 def _compute(loaded: LoadedRun, attack: Gan, notes: AttackState, on_progress: OnProgress) -> Result:
-    fed, attacked = loaded.prepared.fed, loaded.prepared.attacked_run
+    fed, setup = loaded.setup.fed, loaded.setup
+    attacked = attacked_run(setup.exp, fed, setup.job.learner, setup.server.population)
     training = fed.pooled().data(0)
     digest = loaded.facts["origin"].get("data", str(loaded.folder))
     if digest not in _NETWORKS:

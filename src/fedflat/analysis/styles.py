@@ -34,7 +34,7 @@ Styles = NDArray[np.float64]
 
 def compute_styles(job: AnalysisJob) -> Result:
     """Return the style and the cluster of each client, with one image of some of them."""
-    loaded, fed = job.loaded, job.loaded.prepared.fed
+    loaded, fed = job.loaded, job.loaded.setup.fed
     count = min(fed.population, MAX_CLIENTS)
     clients = [place * fed.population // count for place in range(count)]
     own = clusters_of_run(loaded)
@@ -72,13 +72,15 @@ def clusters_of_run(loaded: LoadedRun) -> Grouped | None:
 
     They exist if the topology is clustered or groups clients by style.
     """
-    topology = loaded.prepared.exp.topology
+    topology = loaded.setup.exp.topology
     if not isinstance(topology, Clustered) and not isinstance(
         getattr(topology, "groups", None), ByStyle
     ):
         return None
     try:
-        return read_groups(loaded.folder, loaded.facts["identity"]) or groups_of(loaded.prepared)
+        return read_groups(loaded.folder, loaded.facts["identity"]) or groups_of(
+            topology, loaded.setup.server.population, loaded.setup.fed
+        )
     except Damaged as error:
         raise RunError(
             f"{loaded.folder / GROUPS} is damaged ({error}). "
@@ -103,10 +105,10 @@ def choose_clusters(styles: Styles, seed: int) -> StyleGroups:
 
 def _style(loaded: LoadedRun, client: int) -> Styles:
     """Return the style that the client described in the run, or that of some of its images."""
-    prepared, groups = loaded.prepared, getattr(loaded.prepared.exp.topology, "groups", None)
+    setup, groups = loaded.setup, getattr(loaded.setup.exp.topology, "groups", None)
     psi = groups.psi if isinstance(groups, ByStyle) else MeanStyle()
-    data = prepared.fed.data(client)
-    styles = prepared.descriptions.get(psi)
+    data = setup.fed.data(client)
+    styles = setup.server.population.descriptions.get(psi)
     style = (
         styles[client] if styles else psi.each(data, torch.arange(min(IMAGES, len(data)))).mean(0)
     )

@@ -16,12 +16,12 @@ from fedflat.analysis.analysis import Analysis, OnProgress, Scope, analyses
 from fedflat.analysis.loaded_run import LoadedRun, loaded_runs
 from fedflat.errors import FedflatError, printable
 from fedflat.experiments.console import duration
-from fedflat.experiments.results.tables import size
 from fedflat.experiments.run_folder.plugins_needed import changed
 from fedflat.flatness.budget import MEMORY, AnalysisCost
 from fedflat.kernels.allocator import keep_memory
 from fedflat.registry.specs import parse_list
 from fedflat.settings.setting import settings_of
+from fedflat.text_table import size
 
 PAUSE = 10.0
 """Seconds between two lines of progress where there is no terminal."""

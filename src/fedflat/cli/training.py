@@ -22,7 +22,7 @@ from fedflat.experiments.console import duration, reporter_for
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.results.results import Result, Results, summarise
-from fedflat.experiments.results.tables import size, table
+from fedflat.experiments.results.tables import table
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.record import headline_of, read_facts
 from fedflat.experiments.run_folder.study_file import is_run, read_target, runs_in, write_target
@@ -32,6 +32,7 @@ from fedflat.registry.plugins import plugin_words
 from fedflat.report import write_report
 from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.tasks.headline import Headline, common_target
+from fedflat.text_table import size
 
 
 def train_new(args: Namespace, methods: list[str]) -> int:

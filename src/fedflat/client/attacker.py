@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -25,11 +24,6 @@ class Attacker(TextSpec, ABC):
     @abstractmethod
     def data(self, data: ClientData) -> ClientData:
         """Return the data to train on. The client's own test examples do not change."""
-
-
-def poisoned(attackers: Mapping[int, Attacker], client: int, data: ClientData) -> ClientData:
-    """Return the data that ``client`` trains on: changed by its attacker, if it has one."""
-    return attackers[client].data(data) if client in attackers else data
 
 
 def pairs_of(owner: str, pairs: object) -> Pairs:

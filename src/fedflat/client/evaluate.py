@@ -1,23 +1,40 @@
-"""Evaluation of the learner's module, with its current parameters, on some examples."""
+"""Evaluation of a model on some examples: on all of them, and on each of their domains.
+
+`part_outputs` is the only loop over test batches. Parts of a test set may need their own version of
+the model. Where clients keep their own batch normalisation, a domain is evaluated with that of its
+clients (`Piece.eval_model`).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from math import prod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite, prod
+from statistics import pstdev
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedflat.client.learner import Learner
-from fedflat.data.batch import Batch, arguments
+from fedflat.client.piece import ClientState, EvalModel, Piece, eval_model_piece
+from fedflat.core.flat import Model
+from fedflat.data.batch import Batch, arguments, each
+from fedflat.data.domains import Domain, Domains
 from fedflat.data.examples import ClientData
 
+Scores = dict[str, float]
+"""Scores by name."""
 BATCH = 256
 """Largest number of examples in a batch."""
 NUMBERS = 1 << 23
 """Largest number of input numbers in a batch."""
+EIGHT = 8
+"""Number of examples normalised together if the statistics are those of the test batch."""
+SPREAD = "_std"
+"""Suffix of the headline's standard deviation over the domains."""
 
 
 def scores(
@@ -60,11 +77,9 @@ class Scorer:
 
 
 def outputs(learner: Learner, data: ClientData) -> Iterator[tuple[Batch, Any]]:
-    """Yield each batch with the module's output."""
-    for batch in data.batches(
-        torch.arange(len(data)).split(eval_batch_size(data.examples.shape)), learner.dtype
-    ):
-        yield batch, learner.flat.forward(*arguments(learner.in_memory_format(batch.inputs)))
+    """Yield each batch with the output of the learner's module as it is."""
+    for _, batch, output in _outputs(learner, data, torch.arange(len(data))):
+        yield batch, output
 
 
 def eval_batch_size(shape: tuple[int, ...]) -> int:
@@ -81,3 +96,141 @@ def eval_batch_size(shape: tuple[int, ...]) -> int:
 def headline(learner: Learner, data: ClientData) -> float:
     """Return the task's headline score; NaN if a custom loss leaves none."""
     return scores(learner, data).get(learner.task.headline.name, math.nan)
+
+
+@dataclass(frozen=True)
+class TestPart:
+    """Some examples of a test set, by their indices, and the model to evaluate on them."""
+
+    indices: Tensor
+    eval_model: EvalModel
+
+
+def whole(data: ClientData, model: Model) -> list[TestPart]:
+    """The whole test set as one part."""
+    return [TestPart(torch.arange(len(data)), EvalModel(model))]
+
+
+def own_scores(
+    learner: Learner, pieces: Sequence[Piece], model: Model, state: ClientState, data: ClientData
+) -> Scores:
+    """Return the mean loss and the scores of a model at a client.
+
+    Its ``state`` has the private parameters.
+    """
+    piece = eval_model_piece(pieces)
+    private = state.get(piece.key) if piece else None
+    eval_model = (
+        piece.eval_model(learner.flat.layout, model, [private] if private else [])
+        if piece
+        else EvalModel(model)
+    )
+    scorer = Scorer(learner)
+    for _, batch, output in part_outputs(
+        learner, data, TestPart(torch.arange(len(data)), eval_model)
+    ):
+        scorer.add(batch, output)
+    return scorer.scores()
+
+
+def evaluate_parts(
+    learner: Learner,
+    data: ClientData,
+    parts: Sequence[TestPart],
+    reference: ClientData | None = None,
+) -> dict[str, Scores]:
+    """Return the scores on all parts together, under "", and on each value of a facet, by its name.
+
+    The first also has the standard deviation of the headline over the domains, if there are
+    several.
+    """
+    whole = Scorer(learner)
+    for batch, output in outputs(learner, reference) if reference is not None else ():
+        whole.meter.refer(output, batch)  # type: ignore[attr-defined]
+    domains = data.domains if reference is None else None
+    finest, groups = _scored_domains(learner, data, domains) if domains else ({}, {})
+    named: dict[Any, Scorer] = {name: Scorer(learner) for name in groups}
+    several = finest if len(finest) > 1 else {}
+    same = {
+        domain: name
+        for domain, indices in several.items()
+        for name in groups
+        if groups[name] == indices
+    }
+    named |= {domain: Scorer(learner) for domain in several if domain not in same}
+    members = {
+        name: torch.tensor(groups[name] if name in groups else finest[name]) for name in named
+    }
+    for part in parts:
+        for indices, batch, output in part_outputs(learner, data, part):
+            whole.add(batch, output)
+            compared = learner.task.reference_rows(batch.targets) if named else None
+            for name, scorer in named.items():
+                rows = torch.isin(indices, members[name])
+                rows = rows if compared is None else rows | compared.to(rows.device)
+                if rows.any():
+                    select = partial(_rows, rows)
+                    scorer.add(each(select, batch), each(select, output))
+    scores = {name: scorer.scores() for name, scorer in named.items() if scorer.losses}
+    found = {"": whole.scores(), **{name: scores[name] for name in groups if name in scores}}
+    headline = learner.task.headline.name
+    values = [
+        scores[name][headline]
+        for name in (same.get(d, d) for d in several)
+        if headline in scores.get(name, ())
+    ]
+    values = [value for value in values if isfinite(value)]
+    return found | (
+        {"": found[""] | {headline + SPREAD: pstdev(values)}} if len(values) > 1 else {}
+    )
+
+
+def _scored_domains(
+    learner: Learner, data: ClientData, domains: Domains
+) -> tuple[dict[Domain, list[int]], dict[str, list[int]]]:
+    """Positions of each domain, and of each value of a facet, among examples that are scored."""
+    compared = learner.task.reference_rows(data.targets)
+    if compared is None:
+        return domains.finest(), domains.groups()
+    scored = (~compared).nonzero().squeeze(1).tolist()
+    own = domains.of(scored)
+    return (
+        {domain: [scored[i] for i in places] for domain, places in own.finest().items()},
+        {value: [scored[i] for i in places] for value, places in own.groups().items()},
+    )
+
+
+def part_outputs(
+    learner: Learner, data: ClientData, part: TestPart
+) -> Iterator[tuple[Tensor, Batch, Any]]:
+    """Yield for each batch the indices of its examples, the batch, and the module's output."""
+    learner.load(part.eval_model.model)
+    yield from _outputs(learner, data, part.indices, part.eval_model.batch_statistics)
+
+
+def _outputs(
+    learner: Learner, data: ClientData, indices: Tensor, norms: tuple[str, ...] = ()
+) -> Iterator[tuple[Tensor, Batch, Any]]:
+    size = eval_batch_size(data.examples.shape)
+    cuts = _eights(indices) if norms else list(indices.split(size))
+    for cut, batch in zip(cuts, data.batches(cuts, learner.dtype), strict=True):
+        output = learner.flat.forward(
+            *arguments(learner.in_memory_format(batch.inputs)), norms=norms
+        )
+        if norms and len(set(cut.tolist())) < len(cut):  # _eights repeated a single example
+            first = partial(_rows, slice(1))
+            yield cut[:1], each(first, batch), each(first, output)
+        else:
+            yield cut, batch, output
+
+
+def _rows(rows: Tensor | slice, t: Tensor) -> Tensor:
+    return t[rows]
+
+
+def _eights(indices: Tensor) -> list[Tensor]:
+    """Split indices into eights. A single last one joins those before it, or is repeated."""
+    cuts = list(indices.split(EIGHT))
+    if len(cuts[-1]) > 1:
+        return cuts
+    return [*cuts[:-2], torch.cat(cuts[-2:])] if len(cuts) > 1 else [indices.repeat(2)]

@@ -231,11 +231,7 @@ class Describe(Instruction):
             raise SettingError(
                 f"describe: by must be a describer such as label_counts(), found {self.by!r}."
             )
-
-    @property
-    def needs_model(self) -> bool:
-        """True if the describer needs a model."""
-        return self.by.needs_model
+        object.__setattr__(self, "needs_model", self.by.needs_model)
 
     def job(self, job: ClientJob) -> ClientJob:
         """Return the describer's job."""

@@ -165,6 +165,11 @@ class Learner:
         """Return parameters and buffers before round 0."""
         return self.copy().model()
 
+    def load(self, model: Model) -> None:
+        """Put a model into the module of this process."""
+        self.flat.load(model.params)
+        self.flat.buffers = model.buffers
+
     def mean(self, output: Any, batch: Batch) -> tuple[Tensor, Count]:
         """Return the mean loss and the number of items in it.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,6 +30,16 @@ class LocalTraining(LocalSettings):
         decay = () if self.weight_decay == 0 else (WeightDecay(self.weight_decay),)
         momentum = () if self.momentum == 0 else (Momentum(self.momentum, keep),)
         return (*clip, *decay, *momentum)
+
+    def optimizer_only(self, epochs: int, **changes: Any) -> LocalTraining:
+        """Return the same optimizer for ``epochs`` over all the client's data, in usual batches.
+
+        The run's own amount of work (steps, their limit, virtual clients, given batches) is left out.
+        ``changes`` are other settings to replace.
+        """
+        return replace(
+            self, epochs=epochs, steps=None, max_steps=None, virtual=None, orders=None, **changes
+        )
 
     def batches(
         self, seed: int, t: int, client: int, examples: int, repetition: int = 0

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.client.attacker import poisoned
 from fedflat.client.evaluate import headline
 from fedflat.client.full_gradient import batched_gradient
 from fedflat.client.learner import Terms
@@ -110,7 +109,7 @@ class Stack:
     ) -> None:
         self.job, self.batched, self.requests = job, batched, requests
         self.data = [
-            poisoned(job.attackers, request.client, held)
+            job.attackers[request.client].data(held) if request.client in job.attackers else held
             for request, held in zip(requests, data, strict=True)
         ]
         self.broadcast = requests[0].broadcast

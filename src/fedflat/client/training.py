@@ -15,9 +15,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from fedflat.client.attacker import Attacker, poisoned
-from fedflat.client.domain_scores import own_scores
-from fedflat.client.evaluate import headline
+from fedflat.client.attacker import Attacker
+from fedflat.client.evaluate import headline, own_scores
 from fedflat.client.full_gradient import full_gradient
 from fedflat.client.learner import Learner, Oracle, Terms
 from fedflat.client.local import LocalTraining
@@ -56,6 +55,11 @@ class ClientJob:
     """Tensors sent to every client once, before round 0: the results of
     `Piece.shared_with_clients`, by piece key."""
 
+    @property
+    def private_size(self) -> int:
+        """Number of parameters that stay with the clients."""
+        return sum(piece.private_size(self.learner.flat.layout) for piece in self.pieces)
+
 
 @dataclass(frozen=True)
 class Request:
@@ -84,7 +88,9 @@ def run_client(
 ) -> Outcome:
     """Carry out the broadcast's instruction on one client."""
     instruction = request.broadcast.instruction
-    data = poisoned(job.attackers, request.client, data)
+    attacker = job.attackers.get(request.client)
+    if attacker is not None:
+        data = attacker.data(data)
     outcome: Outcome = instruction.run(ClientWork(instruction.job(job), request, data, spy))
     return outcome
 

@@ -28,17 +28,14 @@ class Instruction(TextSpec, ABC):
     """True if a request with ``commit`` changes client state and counts for model averages."""
     stackable: ClassVar[bool] = False
     """True if many clients can run it at once, as rows of one tensor."""
+    needs_model: bool = True
+    """True if the model must be sent with the instruction."""
     tests: bool = False
     """True if local training must also evaluate the client's model on the client's test data."""
     upload_vectors: ClassVar[int] = 0
     """Vectors of the model's size that are sent back, not counting those of the method's pieces."""
     full_gradients: ClassVar[int] = 0
     """Full gradients that the client computes, over all of its data."""
-
-    @property
-    def needs_model(self) -> bool:
-        """True if the model must be sent with the instruction."""
-        return True
 
     def job(self, job: Any) -> Any:
         """The client's job, adapted to this instruction."""

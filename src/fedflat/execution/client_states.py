@@ -73,11 +73,13 @@ class ClientStates:
         self._waiting: deque[tuple[int, Place]] = deque()
         self.ids = StateIds()
         """The states that clients keep themselves."""
+        self._kept_by_clients = False
 
-    def use_pool(self, pool: object, round: int) -> None:
+    def use_pool(self, pool: object) -> None:
         """Let the clients of a `StatefulPool` keep their states; the rest is kept here."""
         if isinstance(pool, StatefulPool):
             pool.use_states(self.ids)
+            self._kept_by_clients = True
         elif self.ids:
             raise RunError(
                 "the clients of this run keep their states themselves, and this executor does not "
@@ -86,12 +88,14 @@ class ClientStates:
 
     def accept(self, requests: Sequence[str], clients: Sequence[int]) -> None:
         """The replies of ``clients`` to ``requests`` count when the round is done."""
-        self.ids.stage(requests, clients)
+        if self._kept_by_clients:
+            self.ids.stage(requests, clients)
 
     def __contains__(self, client: int) -> bool:
         """Whether ``client`` has a state."""
-        here = client in self._staged or client in self._kept
-        return here or self.ids.current(client) is not None
+        if client in self._staged or client in self._kept:
+            return True
+        return self._kept_by_clients and self.ids.current(client) is not None
 
     def state(self, client: int) -> ClientState:
         """The state of ``client`` after its last request, in this round or before."""
@@ -116,7 +120,8 @@ class ClientStates:
 
     def commit(self) -> None:
         """The round is done."""
-        self.ids.commit()
+        if self._kept_by_clients:
+            self.ids.commit()
         for client, held in self._staged.items():
             before = self._kept.get(client)
             self._kept[client] = held

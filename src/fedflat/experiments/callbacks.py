@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from fedflat.client.training import ClientJob
 from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.averaging import AverageState
 from fedflat.server.piece import StepResult
-
-if TYPE_CHECKING:
-    from fedflat.experiments.prepare import PreparedRun
 
 Say = Callable[[str], None]
 Seen = dict[str, Any]
@@ -36,7 +34,7 @@ class RoundCallback:
 
 
 class RunCallback:
-    """Callback of a whole run. The base class does nothing."""
+    """Callback of a whole run. The base class does nothing; a plain run has no callback."""
 
     def job(self, job: ClientJob) -> ClientJob:
         """The clients' job, with pieces that measure at the clients."""
@@ -55,10 +53,10 @@ class RunCallback:
         return RoundCallback()
 
 
-CallbackFactory = Callable[["PreparedRun", Say], RunCallback]
-"""Makes the callback of a prepared run; problems are reported by the second argument."""
+CallbackFactory = Callable[[RunSetup, Say], Sequence[RunCallback]]
+"""Makes the callbacks of a run; problems are reported by the second argument."""
 
 
-def no_callback(prepared: PreparedRun, say: Say) -> RunCallback:
-    """A callback that does nothing."""
-    return RunCallback()
+def no_callbacks(setup: RunSetup, say: Say) -> Sequence[RunCallback]:
+    """A run without callbacks."""
+    return ()

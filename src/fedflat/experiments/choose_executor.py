@@ -18,8 +18,9 @@ from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import SMALL, InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers, cores, pickle_job
-from fedflat.experiments.population import selected_clients
-from fedflat.experiments.prepare import PreparedRun
+from fedflat.experiments.prepare import describers_of
+from fedflat.experiments.run_setup import RunSetup
+from fedflat.server.client_selection import selected_clients
 
 WORTH = 6.0
 """Seconds of visits below which starting processes or tracing a network does not pay."""
@@ -28,7 +29,7 @@ LONG = 0.05
 MANY = 8
 """Clients at once from which a stack of them pays."""
 LOOKED_AT = 10
-"""Clients of the first round whose work is counted."""
+"""Clients of the first round, or of all if groups are unknown, whose work is counted."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +49,16 @@ class RunLoad:
     device: str = "cpu"
 
     @classmethod
-    def of(cls, prepared: PreparedRun) -> RunLoad:
+    def of(cls, setup: RunSetup) -> RunLoad:
         """Look at everything but the clock."""
-        prepared = prepared.with_guessed_groups
-        job, topology = prepared.job, prepared.exp.topology
-        before = prepared.fed.population * sum(one.needs_model for one in prepared.describers)
-        visits, at_once = (
-            topology.expected_clients(prepared.clients),
-            topology.parallel_clients(prepared.clients),
-        )
+        job, topology, server = setup.job, setup.exp.topology, setup.server
+        describers = describers_of(setup.exp, job)
+        before = setup.fed.population * sum(one.needs_model for one in describers)
+        visits, at_once = server.expected_clients(), server.parallel_clients()
         bare = cls(
             before + visits,
-            prepared.fed.population if before > visits else at_once,
-            seconds(prepared),
+            setup.fed.population if before > visits else at_once,
+            seconds(setup),
             job.learner.flat.layout.dim < SMALL,
             False,
             None,
@@ -74,8 +72,8 @@ class RunLoad:
         )
         return replace(
             bare,
-            stackable=fits and Stacked().refusal(job, prepared.fed) is None,
-            unsendable=_unsendable(prepared) if bare.seconds >= LONG else None,
+            stackable=fits and Stacked().refusal(job, setup.fed) is None,
+            unsendable=_unsendable(setup) if bare.seconds >= LONG else None,
         )
 
     @property
@@ -84,10 +82,12 @@ class RunLoad:
         return self.seconds * self.visits
 
 
-def seconds(prepared: PreparedRun) -> float:
+def seconds(setup: RunSetup) -> float:
     """About how long a visit takes one thread, judging by clients of the first round."""
-    local, registry, cost = prepared.exp.local, prepared.registry, prepared.exp.method.cost
-    cohort = selected_clients(prepared.server.select(0))[:LOOKED_AT]
+    local, registry, cost = setup.exp.local, setup.registry, setup.exp.method.cost
+    server = setup.server
+    first = selected_clients(server.select(0)) if server.groups_known else registry.clients
+    cohort = first[:LOOKED_AT]
     sizes = [registry.size(client) for client in cohort]
     steps = fmean(
         local.planned_steps(0, client, size) for client, size in zip(cohort, sizes, strict=True)
@@ -96,7 +96,7 @@ def seconds(prepared: PreparedRun) -> float:
         cost.gradients * cost.local_trainings,
         min(local.batch_size, local.virtual or fmean(sizes)),
     )
-    return forward_cost(prepared.learner).seconds(
+    return forward_cost(setup.job.learner).seconds(
         steps * times, steps * times * used + cost.full_gradients * fmean(sizes)
     )
 
@@ -133,8 +133,8 @@ def _here(loads: Sequence[RunLoad]) -> InProcess:
     return InProcess(1 if all(load.small for load in loads) else torch.get_num_threads())
 
 
-def _unsendable(prepared: PreparedRun) -> str | None:
-    order = pickle_job(prepared.job, prepared.source)
+def _unsendable(setup: RunSetup) -> str | None:
+    order = pickle_job(setup.job, setup.source)
     return order if isinstance(order, str) else None
 
 

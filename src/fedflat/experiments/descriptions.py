@@ -7,7 +7,7 @@ the descriptions are kept in the run folder. They are read by
     a topology        as `ClientPopulation.descriptions_by`
     a client piece    as what `Piece.shared_with_clients` selects; it is sent to all clients once
     a server piece    as `ServerContext.descriptions`
-    an initializer    as `PreparedRun.descriptions`
+    an initializer    as `RunSetup.descriptions`
 
 Clients that attack describe themselves truthfully: which clients attack may depend on the groups.
 """
@@ -25,17 +25,20 @@ from fedflat.core.failures import ClientFailure
 from fedflat.core.messages import Broadcast, Reply
 from fedflat.errors import FedflatError, NotFinite, RunError
 from fedflat.execution.client_pool import ClientPool, Executor
+from fedflat.experiments.devices import fleet_of
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.initializers import MATCHING, Pretrained, fit_weights
 from fedflat.experiments.population import check_population
-from fedflat.experiments.prepare import PreparedRun, attackers_of
+from fedflat.experiments.prepare import attackers_of, describers_of
 from fedflat.experiments.progress import OnProgress, Progress
-from fedflat.experiments.replies import match_replies
 from fedflat.experiments.run_folder.description_store import DescriptionStore
 from fedflat.experiments.run_folder.model_files import Named
 from fedflat.experiments.run_folder.run_folder import DESCRIPTIONS, RunFolder
-from fedflat.experiments.state import Ledger
+from fedflat.experiments.run_setup import RunSetup
+from fedflat.server.ledger import Ledger
+from fedflat.server.replies import match_replies
 from fedflat.simulation.clock import Fleet
+from fedflat.topologies.topology import ServerModels
 
 TrainFirst = Callable[[Experiment, str], Named]
 """Trains an experiment that must come first, or resumes it, in a folder of that name; returns its
@@ -43,87 +46,99 @@ final weights."""
 
 
 def collect_descriptions(
-    prepared: PreparedRun,
+    setup: RunSetup,
     run_folder: RunFolder,
     executor: Executor,
     earlier: TrainFirst,
     on_progress: OnProgress = lambda progress: None,
-) -> PreparedRun:
+) -> RunSetup:
     """The run with the descriptions of all clients; asks those that the run folder lacks."""
-    if not prepared.describers:
-        return prepared
-    store, clients = run_folder.description_store(), prepared.registry.clients
-    public = prepared.server_data.data if prepared.server_data else None
+    describers = describers_of(setup.exp, setup.job)
+    if not describers:
+        return setup
+    store, clients = run_folder.description_store(), setup.registry.clients
     wanted = {
         one: [client for client in clients if (repr(one), client) not in store]
-        for one in prepared.describers
+        for one in describers
     }
     if any(wanted.values()):
-        with executor.open(
-            replace(prepared.job, attackers={}), prepared.fed, prepared.source
-        ) as pool:
+        job = replace(setup.job, attackers={})
+        with executor.open(job, setup.fed, setup.source) as pool:
             for describer, unasked in wanted.items():
-                read = describer.reading(prepared.learner, public, prepared.exp.seed)
-                broadcast = _broadcast(prepared, describer, earlier)
-                begun = time.monotonic()
-                for count, reply in enumerate(
-                    _replies(pool, broadcast, unasked) if unasked else (), 1
-                ):
-                    cost = Ledger(samples=reply.samples)
-                    if not prepared.exp.method.pooled:
-                        cost = cost.plus(down=broadcast.nbytes, up=reply.nbytes)
-                    vector = read(reply.extras["describe"]["vector"])
-                    seconds, begun = time.monotonic() - begun, time.monotonic()
-                    cost = cost.with_time(seconds, seconds)
-                    store.keep(repr(describer), reply.client, vector, cost)
-                    described = len(clients) - len(unasked) + count
-                    on_progress(
-                        Progress(0, prepared.exp.rounds, described=(described, len(clients)))
-                    )
-    return with_descriptions(prepared, store)
+                done = len(clients) - len(unasked)
+                for _ in _describe(setup, pool, store, describer, unasked, earlier):
+                    done += 1
+                    described = (done, len(clients))
+                    on_progress(Progress(0, setup.exp.rounds, described=described))
+    return with_descriptions(setup, describers, store)
 
 
-def load_descriptions(prepared: PreparedRun, folder: Path, identity: str) -> PreparedRun:
+def _describe(
+    setup: RunSetup,
+    pool: ClientPool,
+    store: DescriptionStore,
+    describer: Describer,
+    clients: Sequence[int],
+    earlier: TrainFirst,
+) -> Iterator[Reply]:
+    """Ask clients for one description and keep it; yields each reply that was kept."""
+    public = setup.server_data.data if setup.server_data else None
+    read = describer.reading(setup.job.learner, public, setup.exp.seed)
+    broadcast = _broadcast(setup, describer, earlier)
+    begun = time.monotonic()
+    for reply in _replies(pool, broadcast, clients) if clients else ():
+        cost = Ledger(samples=reply.samples)
+        if not setup.exp.method.pooled:
+            cost = cost.plus(down=broadcast.nbytes, up=reply.nbytes)
+        vector = read(reply.extras["describe"]["vector"])
+        seconds, begun = time.monotonic() - begun, time.monotonic()
+        store.keep(repr(describer), reply.client, vector, cost.with_time(seconds, seconds))
+        yield reply
+
+
+def load_descriptions(setup: RunSetup, folder: Path, identity: str) -> RunSetup:
     """The run with the descriptions in its folder; no client is asked."""
-    if not prepared.describers:
-        return prepared
+    describers = describers_of(setup.exp, setup.job)
+    if not describers:
+        return setup
     store = DescriptionStore(folder / DESCRIPTIONS, identity, held=False)
-    for describer in prepared.describers:
-        if not all((repr(describer), client) in store for client in prepared.registry.clients):
+    for describer in describers:
+        if not all((repr(describer), client) in store for client in setup.registry.clients):
             raise RunError(
                 f"{folder}: what clients said of themselves before round 0 ({describer}) is not "
                 f"all there. `fedflat resume {folder}` asks them again if the run has not ended."
             )
-    return with_descriptions(prepared, store)
+    return with_descriptions(setup, describers, store)
 
 
-def with_descriptions(prepared: PreparedRun, store: DescriptionStore) -> PreparedRun:
+def with_descriptions(
+    setup: RunSetup, describers: Sequence[Describer], store: DescriptionStore
+) -> RunSetup:
     """The run with all descriptions: groups and attackers are determined and checked."""
-    clients = prepared.registry.clients
-    descriptions = {one: store.descriptions(repr(one), clients) for one in prepared.describers}
-    spent = Ledger(clock=None if prepared.fleet is None else 0.0)
-    for one in prepared.describers:
-        spent = _with(spent, [store.cost(repr(one), client) for client in clients], prepared.fleet)
-        each = 0 if prepared.exp.method.pooled else len(clients)
+    exp, job, clients, fleet = setup.exp, setup.job, setup.registry.clients, fleet_of(setup.exp)
+    descriptions = {one: store.descriptions(repr(one), clients) for one in describers}
+    spent = Ledger(clock=None if fleet is None else 0.0)
+    for one in describers:
+        spent = _with(spent, [store.cost(repr(one), client) for client in clients], fleet)
+        each = 0 if exp.method.pooled else len(clients)
         spent = spent.plus(models_s2c=each * one.needs_model, models_c2s=each * one.models)
     shared = {}
-    for piece in prepared.job.pieces:
+    for piece in job.pieces:
         if piece.describers:
             named = piece.shared_with_clients(descriptions)
             shared[piece.key] = {
-                name: tensor.to(prepared.learner.device) for name, tensor in named.items()
+                name: tensor.to(job.learner.device) for name, tensor in named.items()
             }
             spent = spent.plus(down=len(clients) * sum(tensor.nbytes for tensor in named.values()))
-    population = prepared.clients.with_descriptions(descriptions)
-    if prepared.exp.topology.describers:
-        check_population(prepared.exp, prepared.registry, population)
-    job = replace(
-        prepared.job,
-        shared=shared,
-        attackers=attackers_of(prepared.exp, prepared.fed, prepared.learner, population),
-    )
+    population = setup.server.population.with_descriptions(descriptions)
+    if exp.topology.describers:
+        check_population(exp, setup.registry, population)
+    attackers = attackers_of(exp, setup.fed, job.learner, population)
     return replace(
-        prepared, clients=population, job=job, descriptions=descriptions, initial_cost=spent
+        setup,
+        server=ServerModels(exp.topology, population),
+        job=replace(job, shared=shared, attackers=attackers),
+        initial_cost=spent,
     )
 
 
@@ -141,21 +156,21 @@ def _with(spent: Ledger, costs: Sequence[Ledger], fleet: Fleet | None) -> Ledger
     return spent.until(spent.clock + max(seconds))
 
 
-def _broadcast(prepared: PreparedRun, describer: Describer, earlier: TrainFirst) -> Broadcast:
+def _broadcast(setup: RunSetup, describer: Describer, earlier: TrainFirst) -> Broadcast:
     """What all clients are sent: a fresh model, or a probe trained on the server's own data."""
-    model = prepared.learner.initial()
+    model = setup.job.learner.initial()
     if describer.probe:
         start = Pretrained(rounds=describer.probe, keep=MATCHING)
         model = fit_weights(
-            earlier(start.experiment(prepared.exp), f"{DESCRIPTIONS}/probe-{describer.probe}"),
-            prepared,
+            earlier(start.experiment(setup.exp), f"{DESCRIPTIONS}/probe-{describer.probe}"),
+            setup.job.learner,
             start,
         )
     return Broadcast(
         0,
         model.params,
         model.buffers,
-        prepared.exp.lr(0),
+        setup.exp.lr(0),
         instruction=Describe(describer),
         commit=False,
     )

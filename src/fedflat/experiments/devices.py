@@ -8,9 +8,9 @@ from fedflat.client.instructions import local_work
 from fedflat.client.learner import Learner
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.results.tables import span
 from fedflat.server.client_registry import ClientRegistry
 from fedflat.simulation.clock import Fleet
+from fedflat.text_table import span
 from fedflat.topologies.population import ClientPopulation
 
 

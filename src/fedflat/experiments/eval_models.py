@@ -7,14 +7,14 @@ domain as one that no client has. If the pool keeps the state of clients itself,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fedflat.client.domain_scores import TestPart
+from fedflat.client.evaluate import TestPart
 from fedflat.client.piece import ClientState, EvalModel, Piece, eval_model_piece
+from fedflat.client.training import ClientJob
 from fedflat.core.flat import Layout, Model
 from fedflat.data.domains import Domain
 from fedflat.data.examples import ClientData
@@ -23,30 +23,24 @@ from fedflat.errors import SettingError
 from fedflat.execution.client_states import ClientStates
 from fedflat.server.client_registry import ClientRegistry
 
-if TYPE_CHECKING:
-    from fedflat.experiments.prepare import PreparedRun
-
 
 @dataclass(frozen=True)
 class EvalModels:
     """Which form of a model each domain is tested with."""
 
-    piece: Piece | None = None
-    layout: Layout | None = None
-    homes: Mapping[Domain, Sequence[int]] = field(default_factory=dict)
-    clients: ClientStates = field(default_factory=ClientStates)
+    piece: Piece
+    layout: Layout
+    homes: Mapping[Domain, Sequence[int]]
+    """The clients of each domain."""
+    clients: ClientStates
 
     def kept(self, client: int) -> ClientState:
         """What a client keeps of the model, if it has trained."""
-        found = self.clients.state(client).get(self.piece.key) if self.piece else None
-        return {self.piece.key: found} if self.piece and found else {}
+        found = self.clients.state(client).get(self.piece.key)
+        return {self.piece.key: found} if found else {}
 
     def parts(self, data: ClientData, model: Model) -> list[TestPart]:
         """The parts of a test set, each with its model; empty if it cannot be tested."""
-        everything = torch.arange(len(data))
-        if self.piece is None:
-            return [TestPart(everything, EvalModel(model))]
-        assert self.layout is not None
         found: list[TestPart] = []
         unseen = set(range(len(data)))
         for domain, places in data.domains.finest().items() if data.domains else ():
@@ -67,7 +61,6 @@ class EvalModels:
 
     def _rest(self, data: ClientData, unseen: list[int]) -> list[int]:
         """Those of the remaining examples that can be tested."""
-        assert self.piece is not None
         if not self.piece.seen_domains_only or data.domains is None:
             return unseen
         return [place for place in unseen if data.domains.each[place] in self.homes]
@@ -88,11 +81,19 @@ class Routing:
         return [TestPart(mine, EvalModel(self.models[at])) for at, mine in places.items()]
 
 
-def eval_models_of(prepared: PreparedRun, clients: ClientStates) -> EvalModels:
-    """How the models of a run are tested; ``clients`` may keep a part of the model."""
-    piece = eval_model_piece(prepared.job.pieces)
-    homes = prepared.registry.clients_by_domain() if piece else {}
-    return EvalModels(piece, prepared.info.layout, homes, clients)
+def eval_models_of(
+    job: ClientJob, registry: ClientRegistry
+) -> Callable[[ClientStates], EvalModels] | None:
+    """How models are tested where a piece keeps a part of them at clients; None if none does."""
+    piece = eval_model_piece(job.pieces)
+    if piece is None:
+        return None
+    layout = job.learner.flat.layout
+
+    def forms(clients: ClientStates) -> EvalModels:
+        return EvalModels(piece, layout, registry.clients_by_domain(), clients)
+
+    return forms
 
 
 def check_eval_models(piece: Piece | None, fed: Federation, registry: ClientRegistry) -> None:

@@ -14,9 +14,9 @@ from fedflat.execution.client_pool import Executor
 from fedflat.execution.main_module import refuse_while_importing
 from fedflat.experiments.choose_executor import RunLoad, choose
 from fedflat.experiments.loggers import check_installed, loggers_of
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.recording import Recorder, metrics_of
 from fedflat.experiments.run_folder.run_folder import Say
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import parse, registered
 from fedflat.settings.groups import AUTO, ExecutionSettings
 
@@ -64,9 +64,9 @@ class ExecutionConfig(ExecutionSettings):
         """Whether the choice is left to us."""
         return self.executor == AUTO and not self.workers and not self.threads
 
-    def loads(self, prepared: PreparedRun) -> list[RunLoad]:
+    def loads(self, setup: RunSetup) -> list[RunLoad]:
         """What a run asks for, if we are to choose."""
-        return [RunLoad.of(prepared)] if self.undecided else []
+        return [RunLoad.of(setup)] if self.undecided else []
 
     def settled(self, loads: Sequence[RunLoad], note: Say) -> ExecutionConfig:
         """The same with what was left to us chosen, alike for all runs; ``note`` is told what and
@@ -94,10 +94,10 @@ class ExecutionConfig(ExecutionSettings):
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         return plain if isinstance(self.executor, str) else plain | executor_text(self.executor)
 
-    def check(self, prepared: PreparedRun, out: Path | None) -> None:
+    def check(self, setup: RunSetup, out: Path | None) -> None:
         """Refuse metrics and loggers that cannot be used in this run."""
         check_installed(self.logger)
-        wanted = Recorder.of(prepared, self.record).metrics or loggers_of(self.logger)
+        wanted = Recorder.of(setup, self.record).metrics or loggers_of(self.logger)
         if wanted and out is None:
             raise SettingError(
                 "run: record and logger write into the run folder, and there is none. Add one: out='runs/mine'."

@@ -13,7 +13,7 @@ from fedflat.experiments.api import experiment
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.groups import groups_of
-from fedflat.experiments.prepare import prepare
+from fedflat.experiments.prepare import describers_of, prepare
 from fedflat.experiments.run_folder.groups import Grouped
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.study import Reporter
@@ -37,21 +37,20 @@ def groups_described(
     local steps from a fresh model, and are put together by the seed.
     """
     asking = Method(topology=Clusters(grouping), text=repr(grouping))
-    prepared = prepare(
+    setup = prepare(
         experiment(asking, on, rounds=1, seed=seed, clients_per_round=1, **settings), config.device
     )
-    for one in prepared.describers:
+    for one in describers_of(setup.exp, setup.job):
         reporter.note(f"  every client is asked for {one}: {one.reveals}")
-    executor = config.settled(config.loads(prepared), reporter.note).make()
-    run_folder, on_progress = RunFolder(), reporter.announce(prepared.exp, 1, 1)
-    found = groups_of(
-        collect_descriptions(
-            prepared,
-            run_folder,
-            executor,
-            partial(train_first, run_folder, executor, on_progress, config.device),
-            on_progress,
-        )
+    executor = config.settled(config.loads(setup), reporter.note).make()
+    run_folder, on_progress = RunFolder(), reporter.announce(setup.exp, 1, 1)
+    setup = collect_descriptions(
+        setup,
+        run_folder,
+        executor,
+        partial(train_first, run_folder, executor, on_progress, config.device),
+        on_progress,
     )
+    found = groups_of(setup.exp.topology, setup.server.population, setup.fed)
     assert found is not None
     return found

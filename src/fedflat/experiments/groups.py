@@ -15,22 +15,22 @@ from fedflat.data.client_columns import column
 from fedflat.data.federation import EVERYBODY, DataSpec, Federation
 from fedflat.data.skew import Skew
 from fedflat.errors import SettingError
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.run_folder.groups import Grouped
 from fedflat.server.client_selection import ClientSampler
 from fedflat.topologies.groupings.grouping import Grouping
 from fedflat.topologies.population import ClientPopulation
+from fedflat.topologies.topology import Topology
 
 MOST, MEMBERS = 12, 6
 """How many groups are drawn in text, and how many clients of each."""
 BARS = " ▁▂▃▄▅▆▇█"
 
 
-def groups_of(prepared: PreparedRun) -> Grouped | None:
+def groups_of(topology: Topology, population: ClientPopulation, fed: Federation) -> Grouped | None:
     """The groups that a run's clients are in, if they are in any."""
-    found = prepared.exp.topology.groups_of(prepared.clients)
-    by = repr(getattr(prepared.exp.topology, "groups", ""))
-    return Grouped(by, tuple(found), counts_of(prepared.fed)) if found else None
+    found = topology.groups_of(population)
+    by = repr(getattr(topology, "groups", ""))
+    return Grouped(by, tuple(found), counts_of(fed)) if found else None
 
 
 def counts_of(fed: Federation) -> tuple[tuple[int, ...], ...] | None:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from fedflat.client.describers.mean_style import MeanStyle
-from fedflat.client.instructions import Describer
-from fedflat.client.local import LocalTraining
+from fedflat.client.instructions import Describer, Descriptions
+from fedflat.client.learner import Learner
 from fedflat.core.flat import Model
 from fedflat.core.schedules import Scalar, scalar
 from fedflat.data.federation import DataSpec
@@ -39,11 +39,12 @@ from fedflat.topologies.star import Star
 
 if TYPE_CHECKING:
     from fedflat.experiments.experiment import Experiment
-    from fedflat.experiments.prepare import PreparedRun
 
 First = Callable[["Experiment"], Named]
 """Makes a run that must come first, or goes on with it; gives the model it ends with, by its
 module's names."""
+OpenLearner = Callable[["Experiment"], Learner]
+"""Prepares a run that must come first, and returns its learner."""
 ALL, MATCHING = KEPT = ("all", "matching")
 
 
@@ -51,16 +52,17 @@ class Initializer(TextSpec, ABC):
     """A frozen dataclass that says where a run starts."""
 
     @abstractmethod
-    def model(self, prepared: PreparedRun, first: First) -> Model:
-        """Parameters and buffers before round 0."""
+    def model(
+        self, exp: Experiment, learner: Learner, descriptions: Descriptions, first: First
+    ) -> Model:
+        """Parameters and buffers before round 0; ``descriptions`` are those of its `describers`."""
 
     @property
     def describers(self) -> tuple[Describer, ...]:
-        """What every client must say of itself first; `model` finds it in
-        ``ready.descriptions``."""
+        """Descriptions that every client must compute first."""
         return ()
 
-    def check(self, prepared: PreparedRun) -> None:
+    def check(self, exp: Experiment, learner: Learner, opened: OpenLearner) -> None:
         """Refuse beforehand what cannot be begun with."""
 
     def digest(self) -> str:
@@ -72,9 +74,11 @@ class Initializer(TextSpec, ABC):
 class Fresh(Initializer):
     """Weights drawn by the run's seed; a module that was given in Python keeps its own."""
 
-    def model(self, prepared: PreparedRun, first: First) -> Model:
+    def model(
+        self, exp: Experiment, learner: Learner, descriptions: Descriptions, first: First
+    ) -> Model:
         """As the module is made."""
-        return prepared.learner.initial()
+        return learner.initial()
 
 
 class LoadedWeights(Initializer):
@@ -86,13 +90,15 @@ class LoadedWeights(Initializer):
     def weights(self) -> Named:
         """By the names of the module they are of."""
 
-    def check(self, prepared: PreparedRun) -> None:
+    def check(self, exp: Experiment, learner: Learner, opened: OpenLearner) -> None:
         """They are read, and must fit."""
-        fit_weights(self.weights(), prepared, self)
+        fit_weights(self.weights(), learner, self)
 
-    def model(self, prepared: PreparedRun, first: First) -> Model:
+    def model(
+        self, exp: Experiment, learner: Learner, descriptions: Descriptions, first: First
+    ) -> Model:
         """As they were written."""
-        return fit_weights(self.weights(), prepared, self)
+        return fit_weights(self.weights(), learner, self)
 
 
 @dataclass(frozen=True, repr=False)
@@ -222,15 +228,17 @@ class Pretrained(Initializer):
             scalar("pretrained", "lr", self.lr, low=0)
         choice("pretrained", "keep", self.keep, KEPT)
 
-    def model(self, prepared: PreparedRun, first: First) -> Model:
+    def model(
+        self, exp: Experiment, learner: Learner, descriptions: Descriptions, first: First
+    ) -> Model:
         """What the run before has ended with."""
-        before = self.experiment(prepared.exp)
+        before = self.experiment(exp)
         for style in self.describers:
             before = replace(
                 before,
-                on=InStyles(before.on, torch.stack([*prepared.descriptions[style]]), style.size),
+                on=InStyles(before.on, torch.stack([*descriptions[style]]), style.size),
             )
-        return fit_weights(first(before), prepared, self)
+        return fit_weights(first(before), learner, self)
 
     @property
     def describers(self) -> tuple[MeanStyle, ...]:
@@ -239,29 +247,21 @@ class Pretrained(Initializer):
             return (self.styles,)
         return (MeanStyle(),) if self.styles else ()
 
-    def check(self, prepared: PreparedRun) -> None:
+    def check(self, exp: Experiment, learner: Learner, opened: OpenLearner) -> None:
         """The run that comes first is made ready, and its module must fit."""
-        from fedflat.experiments.prepare import prepare  # which makes ready what begins here
-
-        fresh = prepare(self.experiment(prepared.exp), prepared.learner.device).learner.copy()
-        fit_weights(fresh.state_dict_of(fresh.model()), prepared, self)
+        fresh = opened(self.experiment(exp)).copy()
+        fit_weights(fresh.state_dict_of(fresh.model()), learner, self)
 
     def experiment(self, exp: Experiment) -> Experiment:
         """The run that comes first."""
-        own, on = exp.local, self.on or exp.server_data
+        on = self.on or exp.server_data
         if on is None:
             raise SettingError(
                 f"init: {self} has no data. Name some, as in pretrained(digits()), or --server-data."
             )
-        local = LocalTraining(
-            epochs=self.epochs,
-            batch_size=self.batch_size or own.batch_size,
-            lr=own.lr if self.lr is None else self.lr,
-            weight_decay=own.weight_decay,
-            momentum=own.momentum,
-            clip=own.clip,
-            drop_last=own.drop_last,
-        )
+        changes = {"lr": self.lr, "batch_size": self.batch_size}
+        given = {name: value for name, value in changes.items() if value is not None}
+        local = exp.local.optimizer_only(self.epochs, **given)
         method = parse("centralised()", "method")
         return replace(
             exp,
@@ -280,10 +280,10 @@ class Pretrained(Initializer):
         )
 
 
-def fit_weights(named: Named, prepared: PreparedRun, start: LoadedWeights | Pretrained) -> Model:
+def fit_weights(named: Named, learner: Learner, start: LoadedWeights | Pretrained) -> Model:
     """The named weights as a model of this run's module; where they do not fit, fresh ones if
     ``keep`` allows."""
-    fresh = prepared.learner.copy()
+    fresh = learner.copy()
     ours = fresh.state_dict_of(fresh.model())
     alike = {
         name: t.to(ours[name].dtype)

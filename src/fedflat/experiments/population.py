@@ -17,8 +17,8 @@ from fedflat.errors import SettingError, shown
 from fedflat.experiments.devices import check_devices, fleet_of, visit_seconds
 from fedflat.experiments.experiment import Experiment
 from fedflat.server.client_registry import ClientRegistry
+from fedflat.server.client_selection import selected_clients
 from fedflat.topologies.population import ClientPopulation
-from fedflat.topologies.topology import Selection
 
 
 def open_registry(fed: Federation) -> ClientRegistry:
@@ -85,13 +85,6 @@ def check_population(
             f"{exp.topology}: slots must be named in letters and digits, found {shown(wrong[0])}."
         )
     check_orders(exp, registry, population)
-
-
-def selected_clients(asked: Selection) -> list[int]:
-    """All selected clients, in the order of their first requests."""
-    return list(
-        dict.fromkeys(client for chains in asked.values() for chain in chains for client in chain)
-    )
 
 
 def check_attendance(exp: Experiment, cohort: int) -> None:

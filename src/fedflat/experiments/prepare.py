@@ -3,15 +3,13 @@ round 0."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from statistics import fmean
 
 from fedflat.client.attacker import Attacker
 from fedflat.client.evaluate import outputs
-from fedflat.client.instructions import Describer, Descriptions
+from fedflat.client.instructions import Describer
 from fedflat.client.learner import Learner
 from fedflat.client.piece import ModelInfo, eval_model_piece
 from fedflat.client.preflight import check_training_step
@@ -19,7 +17,6 @@ from fedflat.client.training import ClientJob
 from fedflat.data.federation import Federation
 from fedflat.data.files.paths import data_place
 from fedflat.errors import SettingError
-from fedflat.experiments.devices import fleet_of
 from fedflat.experiments.eval_models import check_eval_models
 from fedflat.experiments.experiment import Experiment, open_federation
 from fedflat.experiments.population import (
@@ -28,94 +25,15 @@ from fedflat.experiments.population import (
     open_population,
     open_registry,
 )
-from fedflat.experiments.server_models import ServerModels
-from fedflat.experiments.state import Ledger
-from fedflat.server.averaging import RunInfo
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.client_registry import ClientRegistry
-from fedflat.server.client_selection import ClientSampler
-from fedflat.server.piece import SelectionInfo, ServerData
+from fedflat.server.piece import ServerData
 from fedflat.simulation.attacks.attack import AttackedRun
-from fedflat.simulation.clock import Fleet
 from fedflat.topologies.population import ClientPopulation
+from fedflat.topologies.topology import ServerModels
 
 
-@dataclass(frozen=True)
-class PreparedRun:
-    """An experiment with its data, model and clients, as `train` uses it; see `prepare`."""
-
-    exp: Experiment
-    fed: Federation
-    source: Callable[[], Federation]
-    """Opens the same data in a worker process; can be pickled."""
-    learner: Learner
-    clients: ClientPopulation
-    """The clients, as the topology sees them."""
-    registry: ClientRegistry
-    """The clients, as the server sees them."""
-    job: ClientJob
-    info: RunInfo
-    private_size: int
-    """Number of parameters that stay with the clients."""
-    server_data: ServerData | None = None
-    """Data of the server's own."""
-    descriptions: Descriptions = field(default_factory=dict)
-    """Descriptions of all clients, collected before round 0."""
-    initial_cost: Ledger = Ledger()
-    """The cost of these descriptions."""
-
-    @cached_property
-    def describers(self) -> tuple[Describer, ...]:
-        """Descriptions that the topology, the pieces and the initializer need before round 0."""
-        method = self.exp.method
-        pieces = [
-            *(one.describers for one in self.job.pieces),
-            *(one.describers for one in method.server),
-        ]
-        return tuple(
-            dict.fromkeys(chain(self.exp.topology.describers, *pieces, self.exp.init.describers))
-        )
-
-    @cached_property
-    def with_guessed_groups(self) -> PreparedRun:
-        """The same for estimates: groups that depend on missing descriptions are guessed."""
-        if all(describer in self.descriptions for describer in self.exp.topology.describers):
-            return self
-        population = self.clients.with_guessed_groups
-        try:
-            self.exp.topology.check(population)
-        except SettingError:  # the real groups may pass the check
-            population = replace(population, sampler=ClientSampler(clients=1))
-        return replace(self, clients=population)
-
-    @property
-    def device(self) -> str:
-        """The device of the models."""
-        return self.learner.device
-
-    def selection(self, t: int) -> SelectionInfo:
-        """How the clients of round ``t`` are selected."""
-        sampler = self.clients.sampler
-        if sampler.cohorts is not None:
-            return SelectionInfo(self.exp.seed, len(sampler.cohorts[t]), "given")
-        return SelectionInfo(self.exp.seed, sampler.clients, sampler.kind or "uniform")
-
-    @cached_property
-    def fleet(self) -> Fleet | None:
-        """The clients' devices, if the run has simulated time."""
-        return fleet_of(self.exp)
-
-    @cached_property
-    def server(self) -> ServerModels:
-        """The server's models and their clients."""
-        return ServerModels(self.exp.topology, self.clients)
-
-    @cached_property
-    def attacked_run(self) -> AttackedRun:
-        """The run as an attack sees it."""
-        return attacked_run(self.exp, self.fed, self.learner, self.clients)
-
-
-def prepare(exp: Experiment, device: str = "cpu") -> PreparedRun:
+def prepare(exp: Experiment, device: str = "cpu") -> RunSetup:
     """Open the data, build the model, and check the experiment before anything is written.
 
     Raises `SettingError` if the experiment cannot be run.
@@ -132,49 +50,54 @@ def prepare(exp: Experiment, device: str = "cpu") -> PreparedRun:
         exp.topology.check_before(population)
     check_training_step(learner, fed, exp.method.client)
     check_batches(exp, fed, learner)
-    shows = any(average.needs_client_models for average in exp.method.averages)
-    mean = mean_examples(exp, registry)
-    attackers = attackers_of(exp, fed, learner, population) if known else {}
     job = ClientJob(
-        learner, exp.pieces(), exp.local, exp.seed, mean, shows, exp.as_json(), attackers
+        learner,
+        exp.pieces(),
+        exp.local,
+        exp.seed,
+        mean_examples(exp, registry),
+        any(average.needs_client_models for average in exp.method.averages),
+        exp.as_json(),
+        attackers_of(exp, fed, learner, population) if known else {},
     )
     for evaluation in exp.method.evaluations:
         evaluation.check(exp.on, fed.held_out is not None)
-    for piece in job.pieces:
-        piece.check(
-            ModelInfo(
-                job.pieces, learner.flat.module, learner.flat.layout, exp.task, learner.sample
-            )
-        )
-    info = RunInfo(exp.rounds, fed.population, learner.flat.layout)
-    withheld = sum(piece.private_size(learner.flat.layout) for piece in job.pieces)
-    prepared = PreparedRun(
-        exp,
-        fed,
-        source,
-        learner,
-        population,
-        registry,
-        job,
-        info,
-        withheld,
-        open_server_data(exp, learner),
+    model = ModelInfo(
+        job.pieces, learner.flat.module, learner.flat.layout, exp.task, learner.sample
     )
+    for piece in job.pieces:
+        piece.check(model)
+    server_data = open_server_data(exp, learner)
     check_eval_models(eval_model_piece(job.pieces), fed, registry)
-    check_describers(prepared)
-    exp.init.check(prepared)
-    return prepared
+    check_describers(describers_of(exp, job), fed, learner, server_data)
+    exp.init.check(exp, learner, lambda first: prepare(first, device).job.learner)
+    server = ServerModels(exp.topology, population)
+    return RunSetup(exp, fed, source, registry, server, job, server_data)
 
 
-def check_describers(prepared: PreparedRun) -> None:
+def describers_of(exp: Experiment, job: ClientJob) -> tuple[Describer, ...]:
+    """Descriptions that the topology, the pieces and the initializer need before round 0."""
+    pieces = [
+        *(one.describers for one in job.pieces),
+        *(one.describers for one in exp.method.server),
+    ]
+    return tuple(dict.fromkeys(chain(exp.topology.describers, *pieces, exp.init.describers)))
+
+
+def check_describers(
+    describers: Sequence[Describer],
+    fed: Federation,
+    learner: Learner,
+    server_data: ServerData | None,
+) -> None:
     """Check that clients can describe themselves as needed."""
-    public = prepared.server_data.data if prepared.server_data else None
-    for describer in prepared.describers:
+    public = server_data.data if server_data else None
+    for describer in describers:
         if public is None and (describer.uses_data or describer.probe):
             raise SettingError(
                 f"{describer} needs data of the server's own. Name some: --server-data 'digits()'."
             )
-        describer.check(prepared.fed, prepared.learner, public)
+        describer.check(fed, learner, public)
 
 
 def open_server_data(exp: Experiment, learner: Learner) -> ServerData | None:

@@ -5,45 +5,46 @@ from __future__ import annotations
 from fedflat.client.piece import ModelInfo
 from fedflat.execution.client_states import usual_budget
 from fedflat.experiments.devices import pace
-from fedflat.experiments.population import selected_clients
-from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.results.tables import size
+from fedflat.experiments.prepare import attacked_run, describers_of
+from fedflat.experiments.run_setup import RunSetup
+from fedflat.server.client_selection import selected_clients
+from fedflat.text_table import size
 
 
-def remarks(prepared: PreparedRun, state_memory: int | None = None) -> list[str]:
+def remarks(setup: RunSetup, state_memory: int | None = None) -> list[str]:
     """Sentences for the user; ``state_memory`` as in `train`."""
-    exp, pieces = prepared.exp, prepared.job.pieces
-    model = ModelInfo(pieces, prepared.learner.flat.module, prepared.info.layout, exp.task)
+    exp, pieces = setup.exp, setup.job.pieces
+    model = ModelInfo(
+        pieces, setup.job.learner.flat.module, setup.job.learner.flat.layout, exp.task
+    )
     found = [
-        prepared.fed.remark,
-        exp.task.remark(prepared.fed),
+        setup.fed.remark,
+        exp.task.remark(setup.fed),
         *(piece.remark(model) for piece in pieces),
     ]
-    expected = prepared.with_guessed_groups
-    if exp.attack is not None and expected is prepared:  # otherwise attackers are not known yet
-        found.append(exp.attack.remark(prepared.attacked_run))
-    if nbytes := client_state_bytes(prepared):
+    server = setup.server
+    if exp.attack is not None and server.groups_known:  # otherwise attackers are not known yet
+        attacked = attacked_run(exp, setup.fed, setup.job.learner, server.population)
+        found.append(exp.attack.remark(attacked))
+    if nbytes := client_state_bytes(setup):
         budget = usual_budget() if state_memory is None else state_memory
         fits = nbytes <= budget
         where = "kept in memory" if fits else f"{size(budget)} kept in memory, the rest on disk"
         found.append(f"clients will remember up to {size(nbytes)} in all, {where}")
-    if exp.clock is not None:
-        found.append(pace(exp, prepared.clients, selected_clients(expected.server.select(0))))
+    if exp.clock is not None and server.groups_known:
+        found.append(pace(exp, server.population, selected_clients(server.select(0))))
     found += [
         f"before round 0 every client is asked for {one}: {one.reveals}"
-        for one in prepared.describers
+        for one in describers_of(setup.exp, setup.job)
     ]
     return [text for text in found if text]
 
 
-def client_state_bytes(prepared: PreparedRun) -> int:
+def client_state_bytes(setup: RunSetup) -> int:
     """Bytes of the state that all clients together keep at the end of the run."""
-    exp = prepared.exp
+    exp = setup.exp
     vectors = exp.method.cost.client_state + sum(
         average.client_vectors for average in exp.method.averages
     )
-    trained = min(
-        prepared.registry.population,
-        exp.topology.expected_clients(prepared.with_guessed_groups.clients),
-    )
-    return trained * vectors * prepared.info.layout.dim * prepared.learner.dtype.itemsize
+    trained = min(setup.registry.population, setup.server.expected_clients())
+    return trained * vectors * setup.job.learner.flat.layout.dim * setup.job.learner.dtype.itemsize

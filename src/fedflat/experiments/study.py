@@ -25,12 +25,13 @@ from fedflat.experiments.choose_executor import RunLoad
 from fedflat.experiments.descriptions import load_descriptions
 from fedflat.experiments.execution_config import ExecutionConfig, merge_config
 from fedflat.experiments.experiment import Experiment, from_json, refuse_unsayable
+from fedflat.experiments.groups import groups_of
 from fedflat.experiments.loggers import with_loggers
-from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import OnProgress
 from fedflat.experiments.recording import Recorder, recording_callback
 from fedflat.experiments.remarks import remarks
-from fedflat.experiments.reporting import named_models
+from fedflat.experiments.reported_models import reported_models
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.fingerprint import origin_of
 from fedflat.experiments.run_folder.groups import damaged_groups
@@ -52,6 +53,7 @@ from fedflat.experiments.run_folder.study_file import (
     read_plan,
     write_plan,
 )
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import last_state
 from fedflat.experiments.time_left import StudyTime
 from fedflat.experiments.train import train
@@ -89,15 +91,15 @@ def run_one(
     stop after for now, see `train`.
     """
     check_until(until)
-    prepared = prepare(exp, config.device)
-    config.check(prepared, out)
+    setup = prepare(exp, config.device)
+    config.check(setup, out)
     _note_partitions([exp], reporter)
-    config = config.settled(config.loads(prepared), reporter.note)
+    config = config.settled(config.loads(setup), reporter.note)
     run_folder: RunFolder = RunFolder()
     if out is not None:
-        run_folder = _begun(prepared, config, out, checkpoint_every, reporter)
+        run_folder = _begun(setup, config, out, checkpoint_every, reporter)
     return _carry_out(
-        prepared,
+        setup,
         config,
         run_folder,
         reporter,
@@ -116,14 +118,14 @@ def _note_partitions(each: Iterable[Experiment], reporter: Reporter) -> None:
 
 
 def _begun(
-    prepared: PreparedRun, config: ExecutionConfig, out: Path, pause: float, reporter: Reporter
+    setup: RunSetup, config: ExecutionConfig, out: Path, pause: float, reporter: Reporter
 ) -> DiskRunFolder:
-    refuse_unsayable(prepared.exp)
+    refuse_unsayable(setup.exp)
     return DiskRunFolder.create(
         out,
-        prepared.exp.as_json(),
+        setup.exp.as_json(),
         config.as_json(),
-        origin=origin_of(prepared),
+        origin=origin_of(setup),
         pause=pause,
         say=reporter.say,
     )
@@ -147,9 +149,9 @@ def run_many(
     check_pause(checkpoint_every)
     loads: list[RunLoad] = []
     for exp in experiments:
-        prepared = prepare(exp, config.device)
-        config.check(prepared, out)
-        loads += config.loads(prepared)
+        setup = prepare(exp, config.device)
+        config.check(setup, out)
+        loads += config.loads(setup)
     _note_partitions({repr(exp.on): exp for exp in reversed(experiments)}.values(), reporter)
     config = config.settled(loads, reporter.note)
     names = folder_names(experiments)
@@ -164,13 +166,13 @@ def run_many(
         write_plan(out, runs, config.as_json(), target)
     results, study = [], StudyTime([(repr(exp.method), exp.rounds) for exp in experiments])
     for place, (name, exp) in enumerate(zip(names, experiments, strict=True), 1):
-        prepared = prepare(exp, config.device)
+        setup = prepare(exp, config.device)
         run_folder = (
             RunFolder()
             if out is None
-            else _begun(prepared, config, out / name, checkpoint_every, reporter)
+            else _begun(setup, config, out / name, checkpoint_every, reporter)
         )
-        results.append(_carry_out(prepared, config, run_folder, reporter, place, study, profile))
+        results.append(_carry_out(setup, config, run_folder, reporter, place, study, profile))
     return results
 
 
@@ -218,13 +220,13 @@ def resume(
                 if run_folder.status != "running":
                     results.append(_looked_after(exp, own, run_folder, reporter))
                     continue
-                prepared = prepare(exp, own.device)
-                run_folder.compare(origin_of(prepared))
-                own = own.settled(own.loads(prepared), reporter.note)
+                setup = prepare(exp, own.device)
+                run_folder.compare(origin_of(setup))
+                own = own.settled(own.loads(setup), reporter.note)
                 if own.as_json() != run_folder.facts["how"]:
                     run_folder.remember(how=own.as_json())
                 results.append(
-                    _carry_out(prepared, own, run_folder, reporter, place, study, profile, until)
+                    _carry_out(setup, own, run_folder, reporter, place, study, profile, until)
                 )
     return results
 
@@ -263,11 +265,16 @@ def _looked_after(
     lost = damaged_models(run_folder.folder, run_folder.facts)
     if lost or damaged_groups(run_folder.folder, identity):
         run = last_state(run_folder.folder, identity) if lost else None
-        prepared = load_descriptions(prepare(exp, config.device), run_folder.folder, identity)
-        run_folder.compare(origin_of(prepared))
-        run_folder.write_groups(prepared)
+        setup = load_descriptions(prepare(exp, config.device), run_folder.folder, identity)
+        run_folder.compare(origin_of(setup))
+        run_folder.write_groups(groups_of(exp.topology, setup.server.population, setup.fed))
         if run is not None:
-            rewrite_models(run_folder.folder, run_folder.facts, named_models(prepared, run), lost)
+            rewrite_models(
+                run_folder.folder,
+                run_folder.facts,
+                reported_models(setup).weights(setup.job.learner, run),
+                lost,
+            )
             reporter.say(
                 f"{run_folder.folder}: written again from the checkpoint: the model {' and '.join(map(repr, lost))}."
             )
@@ -275,7 +282,7 @@ def _looked_after(
 
 
 def _carry_out(
-    prepared: PreparedRun,
+    setup: RunSetup,
     config: ExecutionConfig,
     run_folder: RunFolder,
     reporter: Reporter,
@@ -285,16 +292,16 @@ def _carry_out(
     until: int | None = None,
 ) -> Result:
     try:
-        config.check(prepared, run_folder.place)
-        recorder = Recorder.of(prepared, config.record)
+        config.check(setup, run_folder.place)
+        recorder = Recorder.of(setup, config.record)
         run_folder.describe(recorder.labels)
         run_folder = with_loggers(run_folder, config.logger)
-        on_progress = study.timed(place, reporter.announce(prepared.exp, place, len(study.runs)))
-        for remark in remarks(prepared, config.state_memory) + recorder.costs():
+        on_progress = study.timed(place, reporter.announce(setup.exp, place, len(study.runs)))
+        for remark in remarks(setup, config.state_memory) + recorder.costs():
             reporter.note(f"  {remark}")
         with profiled(profile, run_folder.place and run_folder.place.parent) as counted:
             return train(
-                prepared,
+                setup,
                 executor=config.make(),
                 run_folder=run_folder,
                 on_progress=counted(on_progress),

@@ -3,45 +3,60 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from fedflat.client.learner import Learner
 from fedflat.core.flat import Model
+from fedflat.core.instruction import Instruction
 from fedflat.core.messages import Broadcast
 from fedflat.errors import RunError
-from fedflat.execution.client_pool import ClientPool, ClientsUnreachable, Executor
+from fedflat.execution.client_pool import ClientsUnreachable, Executor
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.interrupt import signals_as_ctrl_c, uninterrupted
-from fedflat.experiments.callbacks import CallbackFactory, RoundCallback, RunCallback, no_callback
+from fedflat.experiments.callbacks import CallbackFactory, RoundCallback, RunCallback, no_callbacks
 from fedflat.experiments.descriptions import collect_descriptions
-from fedflat.experiments.exchange import Exchange
+from fedflat.experiments.devices import fleet_of
+from fedflat.experiments.evaluator import Evaluator, loss_of, open_evaluator
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.open_exchange import open_exchange
-from fedflat.experiments.population import selected_clients
-from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.groups import groups_of
+from fedflat.experiments.open_exchange import open_exchanges
+from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import PRETRAINING, OnProgress, Progress, Stopwatch
-from fedflat.experiments.replies import Diverged
-from fedflat.experiments.reporting import Evaluator, loss_of, modules, named_models
+from fedflat.experiments.reported_models import ReportedModels, reported_models, run_info
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.run_folder.model_files import Named
 from fedflat.experiments.run_folder.run_folder import FIRST, RunFolder
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState
 from fedflat.server.averaging import AverageState, RunInfo
-from fedflat.server.piece import Send, ServerState, StepResult, after_round, server_step
+from fedflat.server.client_selection import selected_clients
+from fedflat.server.exchange import Exchange, Exchanges
+from fedflat.server.piece import (
+    Send,
+    ServerData,
+    ServerPiece,
+    ServerState,
+    StepResult,
+    after_round,
+    server_step,
+)
+from fedflat.server.replies import Diverged
+from fedflat.topologies.topology import ServerModels
 
 
 @signals_as_ctrl_c()
 def train(
-    what: Experiment | PreparedRun,
+    what: Experiment | RunSetup,
     *,
     until: int | None = None,
     executor: Executor = InProcess(),
-    callbacks: CallbackFactory = no_callback,
+    callbacks: CallbackFactory = no_callbacks,
     run_folder: RunFolder | None = None,
     on_progress: OnProgress = lambda progress: None,
     state_memory: int | None = None,
@@ -57,32 +72,42 @@ def train(
         on_progress: called after every round.
         state_memory: bytes of client state in memory; see `ExecutionConfig`.
     """
-    prepared = what if isinstance(what, PreparedRun) else prepare(what)
-    exp, run_folder = prepared.exp, run_folder or RunFolder()
-    clients = ClientStates(state_memory, run_folder.place, prepared.device)
+    setup = what if isinstance(what, RunSetup) else prepare(what)
+    exp, device, run_folder = setup.exp, setup.job.learner.device, run_folder or RunFolder()
+    clients = ClientStates(state_memory, run_folder.place, device)
     resumed = run_folder.resume(clients)
-    pretrain = partial(train_first, run_folder, executor, on_progress, prepared.device)
-    prepared = collect_descriptions(prepared, run_folder, executor, pretrain, on_progress)
-    run_folder.write_groups(prepared)
-    first = next(iter(resumed.models.values())) if resumed else exp.init.model(prepared, pretrain)
-    callback = callbacks(prepared, run_folder.say)
+    pretrain = partial(train_first, run_folder, executor, on_progress, device)
+    setup = collect_descriptions(setup, run_folder, executor, pretrain, on_progress)
+    population, job = setup.server.population, setup.job
+    run_folder.write_groups(groups_of(exp.topology, population, setup.fed))
+    first = (
+        next(iter(resumed.models.values()))
+        if resumed
+        else exp.init.model(exp, job.learner, population.descriptions, pretrain)
+    )
+    observers = callbacks(setup, run_folder.say)
+    for one in observers:
+        job = one.job(job)
     end = min(until or exp.rounds, exp.rounds)
 
-    with executor.open(callback.job(prepared.job), prepared.fed, prepared.source) as pool:
-        run = resumed or initial_state(prepared, first, clients, pool)
-        evaluator = Evaluator(prepared, pool)
+    with executor.open(job, setup.fed, setup.source) as pool:
+        clients.use_pool(pool)
+        reported = reported_models(setup)
+        evaluator = open_evaluator(setup, reported, pool)
+        run = resumed or initial_state(setup, first, clients, evaluator)
+        server = open_server(setup, open_exchanges(setup, pool), observers)
+        evaluated = [exp.evaluate.due(t + 1, end, exp.rounds) for t in range(end)]
         clock = Stopwatch(run)
         try:
             for t in range(run.round, end):
-                evaluates = exp.evaluate.due(t + 1, end, exp.rounds)
-                outcome = train_round(prepared, run, t, pool, callback, evaluates=evaluates)
-                update_averages(prepared, run, outcome)
-                row = evaluate_round(evaluator, run, outcome, evaluates=evaluates)
-                commit(prepared, run, outcome, row, run_folder)
+                outcome = server.train_round(run, t, evaluates=evaluated[t])
+                update_averages(reported, run, outcome)
+                row = evaluate_round(evaluator, run, outcome, evaluates=evaluated[t])
+                commit(server, run, outcome, row, run_folder)
                 on_progress(clock.progress(run, end, loss_of(outcome.steps), run_folder.rows))
             status = "done" if run.round == exp.rounds else "running"
             if status == "done":
-                final_evaluation(prepared, pool, run, run_folder)
+                final_evaluation(setup, server.exchanges, run, run_folder)
         except Diverged:
             status = "diverged"
         except (KeyboardInterrupt, ClientsUnreachable):
@@ -93,9 +118,10 @@ def train(
     with uninterrupted():
         run_folder.checkpoint(run, force=True)
         if status != "running":
-            run_folder.finish(status, named_models(prepared, run))
-    center = prepared.server.center(run.round, run.models)
-    return Result.of(exp, status, run, run_folder.rows, modules(prepared, run), center)
+            run_folder.finish(status, reported.weights(job.learner, run))
+    center = setup.server.center(run.round, run.models)
+    modules = reported.modules(job.learner, run)
+    return Result.of(exp, status, run, run_folder.rows, modules, center)
 
 
 @dataclass
@@ -113,39 +139,90 @@ class RoundOutcome:
     """By slot, merged."""
     averages: dict[str, AverageState]
     exchange: Exchange
-    callback: RoundCallback
+    callbacks: Sequence[RoundCallback]
 
 
-def train_round(
-    prepared: PreparedRun,
-    run: RunState,
-    t: int,
-    pool: ClientPool,
-    callback: RunCallback,
-    *,
-    evaluates: bool,
-) -> RoundOutcome:
-    """Select clients, train them, aggregate, make the server's steps, and merge its models."""
-    started = time.monotonic()
-    selection = prepared.server.select(t)
-    averages = {key: dict(state) for key, state in run.averages.items()}
-    listener = callback.on_round_start(t, selected_clients(selection), averages, evaluates)
-    exchange = open_exchange(
-        prepared, pool, t, run.clients, averages, run.ledger, listener, run.sent
+@dataclass(frozen=True)
+class FederatedServer:
+    """The server of a run: selects clients, trains them, and makes the steps of its models."""
+
+    models: ServerModels
+    pieces: Sequence[ServerPiece]
+    exchanges: Exchanges
+    lr: Sequence[float]
+    """The local learning rate of each round."""
+    instruction: Instruction
+    """What a round asks of its clients."""
+    callbacks: Sequence[RunCallback] = ()
+    server_data: ServerData | None = None
+    learner: Learner | None = None
+    """The module, for server pieces that need it."""
+
+    def train_round(self, run: RunState, t: int, *, evaluates: bool) -> RoundOutcome:
+        """Select clients, train them, aggregate, make the server's steps, and merge its models."""
+        started = time.monotonic()
+        selection = self.models.select(t)
+        averages = {key: dict(state) for key, state in run.averages.items()}
+        callbacks = [
+            one.on_round_start(t, selected_clients(selection), averages, evaluates)
+            for one in self.callbacks
+        ]
+        exchange = self.exchanges.open(t, run.clients, averages, run.ledger, callbacks, run.sent)
+        steps = exchange.run_slots(selection, partial(self.step_slot, run))
+        models = self.models.merge(t, run.models, steps)
+        aside = exchange.collector.seconds_observing + sum(one.seconds for one in callbacks)
+        training = time.monotonic() - started - aside
+        return RoundOutcome(t, started, training, steps, models, averages, exchange, callbacks)
+
+    def step_slot(self, run: RunState, slot: str, send: Send) -> StepResult:
+        """Make the next step of a slot; ``send`` sends its broadcasts to clients."""
+        model, t = run.models[slot], run.round
+        broadcast = Broadcast(
+            t, model.params, model.buffers, self.lr[t], instruction=self.instruction
+        )
+        descriptions = self.models.population.descriptions
+        return server_step(
+            self.pieces,
+            run.server[slot],
+            send,
+            broadcast,
+            self.server_data,
+            descriptions,
+            self.learner,
+            self.models.selection_info(t),
+        )
+
+    def state_after(
+        self, states: Mapping[str, ServerState], models: Mapping[str, Model], completed: int
+    ) -> dict[str, ServerState]:
+        """The state of the server's pieces after so many rounds, by slot."""
+        return server_state_after(self.pieces, states, models, completed, len(self.lr))
+
+
+def open_server(
+    setup: RunSetup, exchanges: Exchanges, callbacks: Sequence[RunCallback]
+) -> FederatedServer:
+    """The server of a run."""
+    exp = setup.exp
+    return FederatedServer(
+        setup.server,
+        exp.method.server,
+        exchanges,
+        [exp.lr(t) for t in range(exp.rounds)],
+        exp.instruction,
+        callbacks,
+        setup.server_data,
+        setup.job.learner,
     )
-    steps = exchange.run_slots(selection, partial(step_slot, prepared, run))
-    models = prepared.server.merge(t, run.models, steps)
-    training = time.monotonic() - started - listener.seconds
-    return RoundOutcome(t, started, training, steps, models, averages, exchange, listener)
 
 
-def update_averages(prepared: PreparedRun, run: RunState, outcome: RoundOutcome) -> None:
+def update_averages(reported: ReportedModels, run: RunState, outcome: RoundOutcome) -> None:
     """Add the models of a round to the averages, which are evaluated and never sent."""
-    t, server = outcome.round, prepared.server
-    for average in prepared.exp.method.averages:
+    t, server = outcome.round, reported.server
+    for average in reported.averages:
         before = server.center_params(t, run.models)
         after = server.center_params(t + 1, outcome.models)
-        average.update(outcome.averages[average.key], prepared.info, t, before, after)
+        average.update(outcome.averages[average.key], reported.info, t, before, after)
 
 
 def evaluate_round(
@@ -160,42 +237,25 @@ def evaluate_round(
 
 
 def commit(
-    prepared: PreparedRun, run: RunState, outcome: RoundOutcome, row: Row, run_folder: RunFolder
+    server: FederatedServer, run: RunState, outcome: RoundOutcome, row: Row, run_folder: RunFolder
 ) -> None:
     """Take over the outcome of a round and write it; an interrupted round leaves no trace."""
     recorded: dict[str, Any] = {}
-    for step in outcome.steps.values():
-        recorded |= outcome.callback.on_round_end(step)
+    for callback in outcome.callbacks:
+        for step in outcome.steps.values():
+            recorded |= callback.on_round_end(step)
     states = run.server | {slot: one.state for slot, one in outcome.steps.items()}
     done, exchange = outcome.round + 1, outcome.exchange
     with uninterrupted():
         run.clients.commit()
         run.round, run.models, run.averages = done, outcome.models, outcome.averages
         run.sent = exchange.in_flight
-        run.server = server_state_after(prepared, states, outcome.models, done)
+        run.server = server.state_after(states, outcome.models, done)
         seconds = time.monotonic() - outcome.started
         run.ledger = exchange.ledger.with_time(outcome.training, seconds)
         failures = exchange.collector.failures_row
         run_folder.note(recorded | failures, row and row | run.ledger.spent)
         run_folder.checkpoint(run)
-
-
-def step_slot(prepared: PreparedRun, run: RunState, slot: str, send: Send) -> StepResult:
-    """Make the next step of a slot; ``send`` sends its broadcasts to clients."""
-    exp, model = prepared.exp, run.models[slot]
-    broadcast = Broadcast(
-        run.round, model.params, model.buffers, exp.lr(run.round), instruction=exp.instruction
-    )
-    return server_step(
-        exp.method.server,
-        run.server[slot],
-        send,
-        broadcast,
-        prepared.server_data,
-        prepared.descriptions,
-        prepared.learner,
-        prepared.selection(run.round),
-    )
 
 
 def train_first(
@@ -216,40 +276,31 @@ def train_first(
         on_progress(replace(progress, phase=PRETRAINING))
 
     with closing(run_folder.before(before, place)) as own:
-        return final_weights(
-            before, train(before, executor=executor, run_folder=own, on_progress=tell_phase)
-        )
-
-
-def final_weights(prepared: PreparedRun, result: Result) -> Named:
-    """The final weights of a run, by the names of its module."""
+        result = train(before, executor=executor, run_folder=own, on_progress=tell_phase)
     assert result.model is not None
     if result.diverged:
-        raise RunError(
-            f"the run that came first, on {prepared.exp.on}, diverged. Lower its learning rate."
-        )
-    return prepared.learner.copy().state_dict_of(result.model)
+        raise RunError(f"the run that came first, on {exp.on}, diverged. Lower its learning rate.")
+    return before.job.learner.copy().state_dict_of(result.model)
 
 
 def final_evaluation(
-    prepared: PreparedRun, pool: ClientPool, run: RunState, run_folder: RunFolder
+    setup: RunSetup, exchanges: Exchanges, run: RunState, run_folder: RunFolder
 ) -> None:
     """Make the evaluations at all clients that follow the last round, unless they are written."""
-    exp = prepared.exp
+    exp = setup.exp
     for evaluation in exp.method.evaluations:
         asked = evaluation.final_instruction()
         if asked is None or any(row.get("tuned") for row in run_folder.rows):
             continue
-        notes = {evaluation.key: dict(run.averages[evaluation.key])}
-        exchange = open_exchange(
-            prepared, pool, exp.rounds, ClientStates(), notes, run.ledger, patient=True
-        )
+        notes, clients = {evaluation.key: dict(run.averages[evaluation.key])}, ClientStates()
+        clients.use_pool(exchanges.pool)
+        exchange = exchanges.open(exp.rounds, clients, notes, run.ledger, patient=True)
         lr = exp.lr(exp.rounds - 1)
-        for slot, clients in prepared.server.slots.items():
+        for slot, members in setup.server.slots.items():
             broadcast = Broadcast(
                 exp.rounds, run.models[slot].params, run.models[slot].buffers, lr, instruction=asked
             )
-            exchange.sender(slot, [(client,) for client in clients])(broadcast)
+            exchange.sender(slot, [(client,) for client in members])(broadcast)
         row = {
             "round": exp.rounds,
             "tuned": True,
@@ -262,49 +313,43 @@ def final_evaluation(
 
 
 def initial_state(
-    prepared: PreparedRun, model: Model, clients: ClientStates, pool: ClientPool | None = None
+    setup: RunSetup, model: Model, clients: ClientStates, evaluator: Evaluator | None = None
 ) -> RunState:
     """The state before round 0: every slot has the same model.
 
-    ``pool`` is needed by observers that test the initial model at clients.
+    ``evaluator`` is needed by observers that test the initial model at clients.
     """
+    exp, cost = setup.exp, setup.initial_cost
+    info = run_info(setup)
     averages = {
-        one.key: one.init(_initial_info(prepared, one.key, pool), model.params)
-        for one in prepared.exp.method.observers
+        one.key: one.init(_with_tests(info, evaluator, one.key), model.params)
+        for one in exp.method.observers
     }
-    ledger = replace(
-        prepared.initial_cost,
-        clock=None if prepared.fleet is None else prepared.initial_cost.clock or 0.0,
+    ledger = replace(cost, clock=None if fleet_of(exp) is None else cost.clock or 0.0)
+    models = dict.fromkeys(setup.server.slots, model)
+    states = server_state_after(
+        exp.method.server, {slot: {} for slot in models}, models, 0, exp.rounds
     )
-    models = dict.fromkeys(prepared.server.slots, model)
-    return RunState(
-        0,
-        models,
-        server_state_after(prepared, {slot: {} for slot in models}, models, 0),
-        averages,
-        clients,
-        ledger,
-    )
+    return RunState(0, models, states, averages, clients, ledger)
 
 
-def _initial_info(prepared: PreparedRun, name: str, pool: ClientPool | None) -> RunInfo:
+def _with_tests(info: RunInfo, evaluator: Evaluator | None, name: str) -> RunInfo:
     """What an observer knows before round 0, with tests at clients if there are some."""
-    tests = Evaluator(prepared, pool).client_tests(0, name) if pool else None
-    if tests is None:
-        return prepared.info
-    buffers = prepared.learner.initial().buffers
-    return replace(prepared.info, own_accuracies=lambda params: tests(Model(params, buffers)))
+    tests = evaluator.client_tests(0, name) if evaluator else None
+    if tests is None or evaluator is None:
+        return info
+    buffers = evaluator.learner.initial().buffers
+    return replace(info, own_accuracies=lambda params: tests(Model(params, buffers)))
 
 
 def server_state_after(
-    prepared: PreparedRun,
+    pieces: Sequence[ServerPiece],
     states: Mapping[str, ServerState],
     models: Mapping[str, Model],
     completed: int,
+    rounds: int,
 ) -> dict[str, ServerState]:
     """The state of the server's pieces after so many rounds, by slot."""
-    exp = prepared.exp
     return {
-        slot: after_round(exp.method.server, states[slot], models[slot], completed, exp.rounds)
-        for slot in models
+        slot: after_round(pieces, states[slot], models[slot], completed, rounds) for slot in models
     }

@@ -1,5 +1,6 @@
 """Everything that runs on the server: pieces, optimizers, aggregators, averages, client selection.
 
-The server never sees clients' data, only their replies. Which clients talk to which server model
-belongs in `topologies`. Start with `piece` (what a method's server half can change).
+`exchange.py` sends broadcasts and collects replies, `replies.py` handles them. The server never
+sees clients' data, only their replies. Which clients talk to which server model belongs in
+`topologies`. Start with `piece` (what a method's server half can change).
 """

@@ -14,6 +14,20 @@ from fedflat.core.seeds import numpy_generator
 from fedflat.errors import SettingError
 from fedflat.settings.groups import SamplerSettings
 
+Chain = tuple[int, ...]
+"""Clients, in the order in which they train the model; one client in a star."""
+Selection = dict[str, list[Chain]]
+"""For each slot that steps in a round: the chains that start from its model."""
+
+
+def selected_clients(selection: Selection) -> list[int]:
+    """All selected clients, in the order of their first requests."""
+    return list(
+        dict.fromkeys(
+            client for chains in selection.values() for chain in chains for client in chain
+        )
+    )
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSampler(SamplerSettings):

@@ -1,5 +1,6 @@
 """Topologies: which clients train which server model, in which order, and how models merge.
 
-How clients are put into groups is in `groupings`; methods named after papers are in `methods`.
-Start with `topology` (the base class), then read `star` and `chains`.
+`chain_exchange` and `async_exchange` replace the exchange of a star. How clients are put into
+groups is in `groupings`; methods named after papers are in `methods`. Start with `topology` (the
+base class), then read `star` and `chains`.
 """

@@ -24,10 +24,11 @@ from itertools import count
 from fedflat.core.flat import Model, mean_model
 from fedflat.errors import SettingError, choice, number
 from fedflat.registry.specs import register
+from fedflat.server.client_selection import Chain, Selection
 from fedflat.topologies.chains import Chains
 from fedflat.topologies.groupings.grouping import Grouping
-from fedflat.topologies.population import Chain, ClientPopulation
-from fedflat.topologies.topology import SERVER, Selection, Topology
+from fedflat.topologies.population import ClientPopulation
+from fedflat.topologies.topology import SERVER, Topology
 
 SUPERCLIENTS, CHAINS, NEVER = WORDS = ("superclients", "chains", "never")
 

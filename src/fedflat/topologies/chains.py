@@ -32,13 +32,13 @@ import numpy as np
 
 from fedflat.errors import SettingError, choice, number, shown
 from fedflat.registry.specs import register
-from fedflat.server.client_selection import ClientSampler
+from fedflat.server.client_selection import Chain, ClientSampler, Selection
 from fedflat.topologies.groupings.fixed import RandomGroups, grouping_of
 from fedflat.topologies.groupings.grouping import Grouping
 from fedflat.topologies.groupings.growth import Growth
 from fedflat.topologies.groupings.icg import Icg
-from fedflat.topologies.population import Chain, ClientPopulation
-from fedflat.topologies.topology import SERVER, Selection, Topology
+from fedflat.topologies.population import ClientPopulation
+from fedflat.topologies.topology import SERVER, Topology
 
 
 @dataclass(frozen=True, repr=False)

@@ -27,10 +27,11 @@ from torch import Tensor
 from fedflat.core.flat import Layout, Model, mean_model
 from fedflat.errors import SettingError, choice, shown
 from fedflat.registry.specs import register
+from fedflat.server.client_selection import Selection
 from fedflat.topologies.groupings.fixed import grouping_of
 from fedflat.topologies.groupings.grouping import Grouping
 from fedflat.topologies.population import ClientPopulation
-from fedflat.topologies.topology import Selection, Topology
+from fedflat.topologies.topology import Topology
 
 NOTHING, FEATURES, CLASSIFIER, TRUNK, ALL = BLOCKS = (
     "nothing",

@@ -13,14 +13,12 @@ from fedflat.client.instructions import Describer, Descriptions
 from fedflat.core.flat import Layout
 from fedflat.core.seeds import numpy_generator
 from fedflat.errors import SettingError, shown
-from fedflat.server.client_selection import ClientSampler
+from fedflat.server.client_selection import Chain, ClientSampler
 from fedflat.topologies.groupings.client_vectors import representers
 from fedflat.topologies.groupings.dissimilarity import Vectors
 from fedflat.topologies.groupings.grouping import Grouping
 
 T = TypeVar("T")
-Chain = tuple[int, ...]
-"""Clients, in the order in which they train the model."""
 
 
 def no_columns(name: str) -> Sequence[str]:
@@ -61,8 +59,6 @@ class ClientPopulation:
     """Number of classes, or None if examples have none."""
     descriptions: Descriptions = field(default_factory=dict)
     """Descriptions of all clients, by describer."""
-    guesses_groups: bool = False
-    """True if groups that are not known yet are guessed, for estimates."""
     timed: bool = False
     """True if the run has a simulated clock."""
     online: Callable[[int], Sequence[int] | None] = lambda t: None
@@ -76,11 +72,6 @@ class ClientPopulation:
     def with_descriptions(self, descriptions: Descriptions) -> ClientPopulation:
         """Return the same population with descriptions of the clients."""
         return replace(self, descriptions=descriptions, _groups={}, _sequences={}, _vectors={})
-
-    @property
-    def with_guessed_groups(self) -> ClientPopulation:
-        """The same population without descriptions: groups are guessed from sizes alone."""
-        return replace(self, guesses_groups=True, _groups={}, _sequences={}, _vectors={})
 
     def descriptions_by(self, describer: Describer) -> Sequence[Tensor]:
         """Return what a describer computed for each client.
@@ -146,8 +137,6 @@ class ClientPopulation:
         return self._vectors[describer]
 
     def _make_groups(self, grouping: Grouping, *path: int) -> tuple[Chain, ...]:
-        if self.guesses_groups and not all(one in self.descriptions for one in grouping.describers):
-            return tuple(map(tuple, grouping.about(self.sizes())))
         parts = [self._representers(one) for one in grouping.describers]
         if grouping.needs_column is not None:
             values = self.column(grouping.needs_column)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
 from fedflat.registry.specs import register
+from fedflat.server.client_selection import Selection
 from fedflat.topologies.population import ClientPopulation
-from fedflat.topologies.topology import SERVER, Selection, Topology
+from fedflat.topologies.topology import SERVER, Topology
 
 
 @dataclass(frozen=True, repr=False)

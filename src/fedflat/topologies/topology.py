@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from torch import Tensor
@@ -22,18 +23,17 @@ from fedflat.composition.method import Method
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch
 from fedflat.data.examples import ClientData
-from fedflat.errors import SettingError
+from fedflat.errors import FedflatError, SettingError, shown
 from fedflat.registry.specs import TextSpec
+from fedflat.server.client_selection import Chain, Selection
+from fedflat.server.piece import SelectionInfo, StepResult
 from fedflat.topologies.groupings.fixed import grouping_of
 from fedflat.topologies.groupings.grouping import Grouping
-from fedflat.topologies.population import Chain, ClientPopulation
+from fedflat.topologies.population import ClientPopulation
 
 SERVER = "server"
 """The slot of a server with one model, and the name of the reported model if no average is
 reported."""
-
-Selection = dict[str, list[Chain]]
-"""For each slot that steps in a round: the chains that start from its model."""
 
 
 @dataclass(frozen=True)
@@ -246,3 +246,105 @@ class Topology(TextSpec, ABC):
             )
         if why:
             raise SettingError(f"{piece} cannot be used with {self}: {why}. Remove one of them.")
+
+
+@dataclass(frozen=True)
+class ServerModels:
+    """The slots of a server, one for each of its models, as a topology arranges them."""
+
+    topology: Topology
+    population: ClientPopulation
+
+    @cached_property
+    def slots(self) -> Mapping[str, Sequence[int]]:
+        """The clients of each slot."""
+        return self.topology.slots(self.population)
+
+    @property
+    def groups_known(self) -> bool:
+        """Whether clients have computed all descriptions that the topology needs."""
+        return all(one in self.population.descriptions for one in self.topology.describers)
+
+    def expected_clients(self) -> int:
+        """About how many client trainings the run has; by the sampler if groups are unknown."""
+        if self.groups_known:
+            return self.topology.expected_clients(self.population)
+        return self.population.sampler.expected_clients(self.population.rounds)
+
+    def parallel_clients(self) -> int:
+        """About how many clients can train at once; by the sampler if groups are unknown."""
+        if self.groups_known:
+            return self.topology.parallel_clients(self.population)
+        return self.population.sampler.smallest(self.population.rounds)
+
+    @cached_property
+    def share_clients(self) -> bool:
+        """Whether a client may be asked by several slots."""
+        return sum(map(len, self.slots.values())) > self.population.n_clients
+
+    @property
+    def reported_slots(self) -> Mapping[str, Sequence[int]]:
+        """The clients of each slot whose model is evaluated and written on its own."""
+        return self.slots if len(self.slots) > 1 and self.topology.reports_slots else {}
+
+    def select(self, t: int) -> Selection:
+        """The chains of clients that each slot asks in round ``t``.
+
+        Raises an error if the topology selects no client, a client twice, an unknown slot, or a
+        chain of several clients where it declares that it has no chains.
+        """
+        selection = self.topology.select(self.population, t)
+        chains = [chain for chains in selection.values() for chain in chains]
+        clients = [client for chain in chains for client in set(chain)]
+        unknown = set(selection) - set(self.slots)
+        if (
+            unknown
+            or not clients
+            or len(set(clients)) < len(clients)
+            or not all(map(all, selection.values()))
+        ):
+            raise FedflatError(
+                f"{self.topology} must ask different clients in round {t}, from slots among "
+                f"{', '.join(self.slots)}, found {shown(selection)}."
+            )
+        if not self.topology.has_chains and any(len(chain) > 1 for chain in chains):
+            raise FedflatError(
+                f"{self.topology} selects a chain of several clients in round {t}, but its "
+                f"has_chains is False, found {shown(selection)}. Set has_chains to True."
+            )
+        return selection
+
+    def selection_info(self, t: int) -> SelectionInfo:
+        """How the clients of round ``t`` are selected."""
+        sampler, seed = self.population.sampler, self.population.seed
+        if sampler.cohorts is not None:
+            return SelectionInfo(seed, len(sampler.cohorts[t]), "given")
+        return SelectionInfo(seed, sampler.clients, sampler.kind or "uniform")
+
+    def merge(
+        self, t: int, models: Mapping[str, Model], steps: Mapping[str, StepResult]
+    ) -> dict[str, Model]:
+        """The models after round ``t``, in which some slots made a step."""
+        new = {slot: one.model for slot, one in steps.items()}
+        weights = {slot: one.replies.weight for slot, one in steps.items()}
+        return self.topology.merge(self.population, t, {**models, **new}, weights)
+
+    def center(self, done: int, models: Mapping[str, Model]) -> Model | None:
+        """The one model that stands for all slots after ``done`` rounds, if there is one."""
+        return self.topology.center(self.population, done, models)
+
+    def center_params(self, done: int, models: Mapping[str, Model]) -> Tensor:
+        """The parameters of `center`, which must exist."""
+        center = self.center(done, models)
+        assert center is not None, "averages of no model"
+        return center.params
+
+    def route(self, data: ClientData) -> Tensor | None:
+        """For each test example the place of the slot that predicts it; None: all slots do."""
+        if id(data) not in self._routes:
+            self._routes[id(data)] = self.topology.route(self.population, data)
+        return self._routes[id(data)]
+
+    @cached_property
+    def _routes(self) -> dict[int, Tensor | None]:
+        return {}

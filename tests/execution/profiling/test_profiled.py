@@ -186,14 +186,14 @@ def test_ctrl_c_leaves_the_profile_of_what_was_done(tmp_path: Path) -> None:
 def test_workers_are_asked_in_the_middle_of_a_visit(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was killed gives nothing; one at work tells what it has seen so far."""
     monkeypatch.setattr(taps, "PATIENCE", 600.0)
-    prepared = prepare(experiment(model=Slow(), sampler=Cohorts(clients=5)))
-    start = prepared.learner.initial()
+    setup = prepare(experiment(model=Slow(), sampler=Cohorts(clients=5)))
+    start = setup.job.learner.initial()
     requests = [
         Request(client, Broadcast(0, start.params, start.buffers, 0.1), {}, str(client))
         for client in range(5)
     ]
     with tapping() as found:
-        with Workers(2).open(prepared.job, prepared.fed, prepared.source) as pool:
+        with Workers(2).open(setup.job, setup.fed, setup.source) as pool:
             replies = pool.run(requests)
             next(replies)
             killed = multiprocessing.active_children()[0]

@@ -90,7 +90,7 @@ CASES = [
         "evaluation",
     ),
     (
-        (TRAIN[0], "fedflat.experiments.evaluation:score", "fedflat.core.flat:FlatModule.forward"),
+        (TRAIN[0], "fedflat.experiments.evaluator:score", "fedflat.core.flat:FlatModule.forward"),
         "evaluation",
     ),
     (
@@ -111,7 +111,7 @@ CASES = [
     (
         (
             TRAIN[0],
-            "fedflat.experiments.reporting:named_models",
+            "fedflat.experiments.reported_models:ReportedModels.weights",
             "fedflat.client.learner:Learner.copy",
         ),
         START,

@@ -17,7 +17,6 @@ from fedflat.client.local import LocalTraining
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment
-from fedflat.experiments.population import selected_clients
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.recording import recording_callback
 from fedflat.experiments.run_folder.jsonl_log import Row
@@ -25,7 +24,7 @@ from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
-from fedflat.server.client_selection import ClientSampler
+from fedflat.server.client_selection import ClientSampler, selected_clients
 
 ALL = "drift,alignment,norms,features,classes,delta_eps,client_lambda"
 
@@ -48,7 +47,7 @@ class Diary(RunFolder):
 
     def __init__(self, exp: Experiment) -> None:
         super().__init__()
-        self.models: list[Tensor] = [prepare(exp).learner.initial().params]
+        self.models: list[Tensor] = [prepare(exp).job.learner.initial().params]
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         if not force:
@@ -74,7 +73,7 @@ def examples(client: int) -> tuple[Tensor, Tensor]:
 
 
 def module_at(exp: Experiment, w: Tensor) -> nn.Module:
-    module = copy.deepcopy(prepare(exp).learner.flat.module).double()
+    module = copy.deepcopy(prepare(exp).job.learner.flat.module).double()
     vector_to_parameters(w.clone(), module.parameters())
     return module
 
@@ -93,8 +92,8 @@ def walk(exp: Experiment, t: int, client: int, sent: Tensor) -> list[Tensor]:
 
 
 def cohort(exp: Experiment, t: int) -> list[int]:
-    prepared = prepare(exp)
-    return selected_clients(prepared.server.select(t))
+    setup = prepare(exp)
+    return selected_clients(setup.server.select(t))
 
 
 def rows_of(run_folder: RunFolder) -> list[Row]:

@@ -129,14 +129,14 @@ def test_the_sharpness_of_clients_models(executor: Executor) -> None:
 def test_the_sharpness_is_that_of_the_end_of_the_walk(executor: Executor) -> None:
     """FedSpeed sends ``w_k - lam sigma_k`` back, and the model is ``w_k``."""
     exp = replace(experiment("fedspeed(rho=0.1, lam=0.5)"), evaluate=EvaluationSchedule(every=1))
-    prepared, found = prepare(exp), seen(record(exp, "client_lambda", executor), "client_lambda")[1]
-    sent = prepared.learner.initial()
+    setup, found = prepare(exp), seen(record(exp, "client_lambda", executor), "client_lambda")[1]
+    sent = setup.job.learner.initial()
     for client in cohort(exp, 0):
         request = Request(client, Broadcast(0, sent.params, sent.buffers, exp.lr(0)), {})
-        reply, memory = run_client(prepared.job, request, prepared.fed.data(client))
+        reply, memory = run_client(setup.job, request, setup.fed.data(client))
         model = Model(sent.params - reply.delta + 0.5 * memory["dual"]["sigma"], sent.buffers)
         top = eigenvalues(
-            Hessian(prepared.learner, model, prepared.fed.data(client)), 1, seed=exp.seed
+            Hessian(setup.job.learner, model, setup.fed.data(client)), 1, seed=exp.seed
         ).values[0]
         assert found[str(client)] == pytest.approx(float(top), rel=1e-4)
 

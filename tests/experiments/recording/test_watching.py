@@ -24,11 +24,12 @@ from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.prepare import prepare
 from fedflat.experiments.recording import Recorder, metrics_of, recording_callback
 from fedflat.experiments.recording.recorder import Metric, RoundView
 from fedflat.experiments.run_folder.record import read_facts, read_rows
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.study import Reporter, resume
 from fedflat.experiments.train import train
 from fedflat.registry.specs import register, registered
@@ -101,17 +102,15 @@ def test_no_number_of_any_method_changes(text: str) -> None:
 
 
 def test_nothing_watched_is_nothing_done() -> None:
-    prepared = prepare(experiment())
-    nobody = Recorder.of(prepared, None)
+    setup = prepare(experiment())
+    nobody = Recorder.of(setup, None)
     notes: dict[str, dict[str, torch.Tensor]] = {}
-    assert nobody.job(prepared.job) is prepared.job
+    assert nobody.job(setup.job) is setup.job
     assert nobody.on_round_start(0, [0], notes, True).metrics == ()
     assert notes == {}
-    assert (
-        Recorder.of(prepared, "norms,classes,features,alignment").job(prepared.job) is prepared.job
-    )
-    assert Recorder.of(prepared, "client_lambda").job(prepared.job) == replace(
-        prepared.job, returns_models=True
+    assert Recorder.of(setup, "norms,classes,features,alignment").job(setup.job) is setup.job
+    assert Recorder.of(setup, "client_lambda").job(setup.job) == replace(
+        setup.job, returns_models=True
     )
 
 
@@ -233,7 +232,7 @@ class Clumsy(Metric):
 
     where: str = ""
 
-    def cost(self, prepared: PreparedRun) -> str:
+    def cost(self, setup: RunSetup) -> str:
         return "nothing"
 
     def _look(self, s: RoundView, where: str) -> None:

@@ -210,10 +210,10 @@ print("LOADED", [name for name in ("torch", "numpy", "rich") if name in sys.modu
 )
 def test_the_stand_ins_of_fedvpr_are_ready_to_run(name: str) -> None:
     """Their data are drawn here: places are looked for, and towns are the clusters."""
-    prepared = prepare(
+    setup = prepare(
         find(f"fedvpr/{name}").experiment(
             on="street(towns=2, clients=20, examples=4, targets='place')"
         )
     )
-    assert prepared.exp.headline.name == "recall@1"
-    assert len(prepared.server.slots) == (2 if "hfl" in name else 1)
+    assert setup.exp.headline.name == "recall@1"
+    assert len(setup.server.slots) == (2 if "hfl" in name else 1)

@@ -18,12 +18,13 @@ from experiments.small import begin, final, go_on, rows, timeless
 from fedflat.core.messages import Broadcast
 from fedflat.core.seeds import derive
 from fedflat.errors import SettingError
+from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.loopback import Loopback
-from fedflat.experiments.prepare import prepare
+from fedflat.experiments.prepare import attacked_run, prepare
 from fedflat.experiments.run_folder.record import read_facts
 from fedflat.experiments.state import last_state
 from fedflat.registry.specs import parse
-from fedflat.simulation.attacks.attack import ATTACK
+from fedflat.simulation.attacks.attack import ATTACK, AttackedRun
 from fedflat.simulation.attacks.frechet import frechet, moments
 from fedflat.simulation.attacks.gan import bounds, discriminator_loss, generator_loss, rescale
 from fedflat.simulation.attacks.generator import generator
@@ -41,6 +42,12 @@ ONE = (torch.rand(1, 1, 8, 8), torch.zeros(1, dtype=torch.long))
 LONELY = ff.clients_of([ONE, ONE], test=ONE, classes=2)
 OWN = ("recovery_visits", "discriminator_loss", "generator_loss")
 """What the attack itself adds to an evaluation."""
+
+
+def attacked_by(exp: Experiment) -> AttackedRun:
+    """The run as its attack sees it."""
+    setup = prepare(exp)
+    return attacked_run(exp, setup.fed, setup.job.learner, setup.server.population)
 
 
 def plain(rows: Any) -> list[dict[str, Any]]:
@@ -170,7 +177,7 @@ def test_a_visit_by_hand() -> None:
     """Two visits, with plain PyTorch: D is the model that was sent with a line on its outputs, G is
     kept."""
     exp = ff.experiment("fedavg", **RUN, attack=GAN, dtype="float64")
-    attack, attacked = exp.attack, prepare(exp).attacked_run
+    attack, attacked = exp.attack, attacked_by(exp)
     data = attacked.fed.data(1)
     x = data.batch(torch.arange(len(data)), torch.float64).inputs
     low, high = x.amin((0, 2, 3), keepdim=True), x.amax((0, 2, 3), keepdim=True)
@@ -222,12 +229,14 @@ def test_it_listens_to_what_its_client_is_sent(monkeypatch: pytest.MonkeyPatch) 
     assert len(heard) == 4 * 30  # every client of every chain, in every round
     sent = {(client, broadcast.round): broadcast.params for client, broadcast in heard}
     first = [sent[client, 0] for client in range(30)]
-    assert sum(torch.equal(params, prepare(exp).learner.initial().params) for params in first) == 6
+    assert (
+        sum(torch.equal(params, prepare(exp).job.learner.initial().params) for params in first) == 6
+    )
 
 
 def test_images_lie_where_the_attackers_own_do() -> None:
     exp = ff.experiment("fedavg", **RUN, attack=GAN)
-    attacked = prepare(exp).attacked_run
+    attacked = attacked_by(exp)
     low, high = bounds(attacked.fed.data(1), torch.float32)
     assert float(low) == 0
     assert float(high) == 1

@@ -18,7 +18,7 @@ import fedflat as ff
 from experiments.small import begin, final, go_on, rows, timeless
 from fedflat import cifar100, label_flip
 from fedflat.cli.main import main
-from fedflat.client.attacker import Swaps, poisoned
+from fedflat.client.attacker import Swaps
 from fedflat.client.learner import Learner
 from fedflat.data.federation import DataSpec, PartitionedFederation
 from fedflat.data.sets.cifar100 import FINE_TO_COARSE
@@ -319,11 +319,11 @@ def test_its_text_is_printed_again(tmp_path: Path) -> None:
 def test_attackers_train_on_what_they_say(topology: str) -> None:
     """The run with the attack is the run on data that were swapped beforehand."""
     exp = ff.experiment("fedavg", **RUN, topology=topology, attack=FLIP)
-    prepared = prepare(exp)
-    fed = prepared.fed
+    setup = prepare(exp)
+    fed = setup.fed
     assert isinstance(fed, PartitionedFederation)
     swap = torch.tensor([2, 1, 0, 5, 4, 3, 6, 7, 8, 9])
-    liars = set(prepared.job.attackers)
+    liars = set(setup.job.attackers)
     assert len(liars) == (
         5 if topology == "star()" else 4
     )  # floor(20 / 4), and two superclients of four
@@ -365,13 +365,14 @@ def test_workers_agree() -> None:
 
 def test_what_is_for_testing_is_left_alone() -> None:
     on = "digits(clients=10, split=0.7)"
-    prepared = prepare(
+    setup = prepare(
         ff.experiment("fedavg", **{**RUN, "on": on, "attack": "label_flip(L_S=1, L=1)"})
     )
-    assert len(prepared.job.attackers) == 10
+    assert len(setup.job.attackers) == 10
     for client in range(10):
-        honest = prepared.fed.data(client)
-        lying = poisoned(prepared.job.attackers, client, honest)
+        honest = setup.fed.data(client)
+        attacker = setup.job.attackers.get(client)
+        lying = attacker.data(honest) if attacker else honest
         assert torch.equal(lying.own_test.labels, honest.own_test.labels)
         assert not torch.equal(lying.labels, honest.labels)
 
@@ -380,8 +381,8 @@ def test_the_accuracy_of_the_swapped_classes() -> None:
     """By hand: the mean over the four classes of the share of their test examples that are told
     right."""
     result = ff.run("fedavg", **{**RUN, "lr": 0.5, "rounds": 8}, attack=FLIP, quiet=True)
-    prepared = prepare(ff.experiment("fedavg", **RUN))
-    batch = prepared.fed.test.batch(torch.arange(len(prepared.fed.test)), torch.float32)
+    setup = prepare(ff.experiment("fedavg", **RUN))
+    batch = setup.fed.test.batch(torch.arange(len(setup.fed.test)), torch.float32)
     with torch.no_grad():
         right = (result.module()(batch.inputs).argmax(1) == batch.targets).double()
     by_hand = torch.stack([right[batch.targets == c].mean() for c in (0, 2, 3, 5)]).mean()
@@ -441,8 +442,8 @@ def test_the_remark_before_the_run() -> None:
         (CHAINS, "attack: 4 of 20 clients swap labels 0 and 2, 3 and 5, in 2 of 5 superclients"),
         ("star()", "attack: 5 of 20 clients swap labels 0 and 2, 3 and 5"),
     ):
-        prepared = prepare(ff.experiment("fedavg", **RUN, topology=topology, attack=FLIP))
-        assert said in remarks(prepared)
+        setup = prepare(ff.experiment("fedavg", **RUN, topology=topology, attack=FLIP))
+        assert said in remarks(setup)
 
 
 def test_an_attack_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,8 +470,11 @@ def test_an_attack_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_superclients_are_where_clients_stay_together(method: str, liars: int, groups: int) -> None:
     """Two superclients of four with two attackers each, or a quarter of all twenty."""
-    prepared = prepare(ff.experiment(method, **RUN, attack=FLIP))
-    assert (len(prepared.job.attackers), len(prepared.attacked_run.superclients)) == (liars, groups)
+    setup = prepare(ff.experiment(method, **RUN, attack=FLIP))
+    assert (
+        len(setup.job.attackers),
+        len(setup.exp.topology.superclients(setup.server.population)),
+    ) == (liars, groups)
 
 
 def test_groups_that_clients_describe_themselves_for() -> None:
@@ -480,11 +484,11 @@ def test_groups_that_clients_describe_themselves_for() -> None:
     )
     before = prepare(exp)
     assert not before.job.attackers
-    prepared = collect_descriptions(before, RunFolder(), ff.InProcess(1), lambda earlier, place: {})
-    groups = prepared.attacked_run.superclients
-    bad = [group for group in groups if set(group) & set(prepared.job.attackers)]
+    setup = collect_descriptions(before, RunFolder(), ff.InProcess(1), lambda earlier, place: {})
+    groups = setup.exp.topology.superclients(setup.server.population)
+    bad = [group for group in groups if set(group) & set(setup.job.attackers)]
     assert len(bad) == max(1, len(groups) // 2)
-    assert len(prepared.job.attackers) == sum(max(1, len(group) // 2) for group in bad)
+    assert len(setup.job.attackers) == sum(max(1, len(group) // 2) for group in bad)
 
 
 def test_attacks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

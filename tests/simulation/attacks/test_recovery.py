@@ -64,9 +64,9 @@ def test_what_was_recovered(attacked: Path, capsys: pytest.CaptureFixture[str]) 
     found = RecoveryAnalysis().analyse(subject, Scope(), silent)
     result = found.result
     assert (result["client"], result["visits"], result["made"]) == (1, 2, 300)
-    everybody = subject.prepared.fed.pooled().data(0)
+    everybody = subject.setup.fed.pooled().data(0)
     judge = train_feature_network(everybody, (1, 8, 8), 10, steps=10)
-    both = everybody, subject.prepared.fed.test
+    both = everybody, subject.setup.fed.test
     real, test = (one.batch(torch.arange(len(one)), torch.float32).inputs for one in both)
     assert result["real"] == len(real)
     assert result["test"] == pytest.approx(

@@ -36,7 +36,7 @@ class ConfusionAnalysis(Analysis):
 
     def settings(self, loaded: LoadedRun, scope: Scope) -> Settings:
         """Return model and examples. Refuse tasks without classes, or with too many."""
-        task, width = loaded.prepared.exp.task, loaded.prepared.learner.outputs
+        task, width = loaded.setup.exp.task, loaded.setup.job.learner.outputs
         if not (task.classifies or task.segments):
             raise SettingError(
                 f"{loaded.folder}: a confusion matrix needs a task that predicts classes, "

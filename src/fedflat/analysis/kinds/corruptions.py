@@ -69,7 +69,7 @@ class CorruptionsAnalysis(Analysis):
         scores_of_kinds: dict[str, list[float]] = job.load_partial() or {}
         published = _published(job.loaded, job.scope)
         for kind, scores in evaluate_corruptions(
-            job.loaded.prepared.learner,
+            job.loaded.setup.job.learner,
             job.loaded.model(job.scope.model)[1],
             job.scope.data(job.loaded),
             kinds=self.kinds or None,
@@ -107,4 +107,4 @@ def _published(loaded: LoadedRun, scope: Scope) -> Official | None:
 
 def _reference(loaded: LoadedRun) -> ClientData | None:
     """Return the clean gallery, if the task has one."""
-    return loaded.prepared.fed.tests.get(loaded.prepared.exp.task.reference)
+    return loaded.setup.fed.tests.get(loaded.setup.exp.task.reference)

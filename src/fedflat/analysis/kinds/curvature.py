@@ -105,7 +105,7 @@ class CurvatureAnalysis(Analysis):
         from fedflat.flatness.curvature import curvature, estimate_cost
 
         results: dict[str, Result] = job.load_partial() or {}
-        learner, data = job.loaded.prepared.learner, job.loaded.examples(job.scope.where)
+        learner, data = job.loaded.setup.job.learner, job.loaded.examples(job.scope.where)
         _, model = job.loaded.model(job.scope.model)
         examples = job.settings["examples"]
         job.on_cost(

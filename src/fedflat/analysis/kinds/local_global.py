@@ -61,7 +61,7 @@ class LocalGlobalAnalysis(Analysis):
         rows: list[Result] = job.load_partial() or []
         trained = trained_client_models(job.loaded)
         analysis = LocalGlobal(
-            prepared=job.loaded.prepared,
+            setup=job.loaded.setup,
             round=job.loaded.state.round,
             models={client: trained[client] for client in job.settings["clients"]},
             examples=job.scope.examples,

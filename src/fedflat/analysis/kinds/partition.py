@@ -38,7 +38,7 @@ class PartitionAnalysis(Analysis):
 
     def compute(self, job: AnalysisJob) -> Result:
         """Count."""
-        fed = job.loaded.prepared.fed
+        fed = job.loaded.setup.fed
         shown = min(fed.population, MAX_CLIENTS)
         counts = [fed.data(client).counts(fed.classes).tolist() for client in range(shown)]
         return {"counts": counts, "clients": fed.population, "shown": shown}

@@ -62,7 +62,7 @@ class PicturesAnalysis(Analysis):
 
     def settings(self, loaded: LoadedRun, scope: Scope) -> Settings:
         """Return model and number. Refuse tasks without masks."""
-        task = loaded.prepared.exp.task
+        task = loaded.setup.exp.task
         if not task.segments:
             raise SettingError(
                 f"{loaded.folder}: pictures need a task that predicts masks, found {task}. "

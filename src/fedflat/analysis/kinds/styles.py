@@ -55,7 +55,7 @@ class StylesAnalysis(Analysis):
         """Return the seed and how the run made its clusters. Refuse inputs without styles."""
         from fedflat.analysis.styles import clusters_of_run
 
-        shape = loaded.prepared.fed.shape
+        shape = loaded.setup.fed.shape
         if len(shape) != 3 or shape[0] not in (1, 3):
             raise SettingError(
                 f"{loaded.folder}: only images have styles, found inputs of "

@@ -44,7 +44,7 @@ class SurfaceAnalysis(Analysis):
         from fedflat.flatness.surface import Surface
 
         _, model = job.loaded.model(job.scope.model)
-        layout, seed = job.loaded.prepared.learner.flat.layout, job.scope.seed
+        layout, seed = job.loaded.setup.job.learner.flat.layout, job.scope.seed
         surface = Surface(model.params, layout, points=self.points, span=self.span, seed=seed)
         return compute_landscape(job, surface, model)
 

@@ -27,9 +27,7 @@ class Trained(Describer):
 
     def job(self, job: ClientJob) -> ClientJob:
         """Return a job of plain SGD for ``epochs`` epochs over all the client's data."""
-        local = replace(
-            job.local, epochs=self.epochs, steps=None, max_steps=None, virtual=None, orders=None
-        )
+        local = job.local.optimizer_only(self.epochs)
         return replace(job, pieces=local.pieces(keep=False), local=local, returns_models=False)
 
     def samples(self, client: ClientWork) -> int:
@@ -40,6 +38,5 @@ class Trained(Describer):
         """Return the model that the client trained. The learner's module holds it, too."""
         reply, _ = client.local_train()
         model = Model(client.request.broadcast.params - reply.delta, reply.buffers)
-        client.job.learner.flat.load(model.params)
-        client.job.learner.flat.buffers = model.buffers
+        client.job.learner.load(model)
         return model

@@ -38,12 +38,10 @@ TABLE: dict[str, tuple[str, ...]] = {
     "aggregation": (
         "fedflat.core.messages",
         "fedflat.server",
-        "fedflat.experiments.exchange",
-        "fedflat.experiments.chain_exchange",
-        "fedflat.experiments.async_exchange",
-        "fedflat.experiments.replies",
+        "fedflat.topologies.chain_exchange",
+        "fedflat.topologies.async_exchange",
     ),
-    "evaluation": ("fedflat.experiments.evaluation", "fedflat.client.evaluate"),
+    "evaluation": ("fedflat.experiments.evaluator", "fedflat.client.evaluate"),
     "checkpoint": (
         "fedflat.experiments.run_folder.run_folder",
         "fedflat.experiments.run_folder.checkpoints",

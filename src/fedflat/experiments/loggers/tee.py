@@ -8,11 +8,12 @@ from typing import Any
 
 from fedflat.execution.client_states import ClientStates
 from fedflat.experiments.loggers.logger import Logger, loggers_of, numbers
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.run_folder.description_store import DescriptionStore
+from fedflat.experiments.run_folder.groups import Grouped
 from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.run_folder.model_files import Named
 from fedflat.experiments.run_folder.run_folder import FIRST, DiskRunFolder, RunFolder
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState
 from fedflat.files import own_folder
 
@@ -62,13 +63,13 @@ class LoggedRunFolder(RunFolder):
         )
         return run
 
-    def before(self, prepared: PreparedRun, place: str = FIRST) -> RunFolder:
+    def before(self, setup: RunSetup, place: str = FIRST) -> RunFolder:
         """As the book does; loggers are not used for it."""
-        return self.run_folder.before(prepared, place)
+        return self.run_folder.before(setup, place)
 
-    def write_groups(self, prepared: PreparedRun) -> None:
+    def write_groups(self, groups: Grouped | None) -> None:
         """As the book does."""
-        self.run_folder.write_groups(prepared)
+        self.run_folder.write_groups(groups)
 
     def description_store(self) -> DescriptionStore:
         """As the book does."""

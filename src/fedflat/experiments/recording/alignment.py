@@ -13,11 +13,11 @@ import torch
 from fedflat.core.flat import unit
 from fedflat.core.messages import Replies
 from fedflat.experiments.callbacks import Seen
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.recording.recorder import Metric, RoundView
-from fedflat.experiments.results.tables import size
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
+from fedflat.text_table import size
 
 
 @register("metric", "alignment")
@@ -34,9 +34,9 @@ class Alignment(Metric):
         "mean over clients of sent minus returned parameters, before the server step. 1: same direction, -1: opposite."
     )
 
-    def cost(self, prepared: PreparedRun) -> str:
+    def cost(self, setup: RunSetup) -> str:
         """One vector to keep."""
-        one = size(prepared.info.layout.dim * prepared.learner.dtype.itemsize)
+        one = size(setup.job.learner.flat.layout.dim * setup.job.learner.dtype.itemsize)
         return f"one product of two vectors a round, and one more vector ({one}) in memory and in checkpoints"
 
     def on_aggregate(self, s: RoundView, replies: Replies) -> None:

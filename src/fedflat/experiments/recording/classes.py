@@ -11,9 +11,8 @@ from fedflat.client.evaluate import outputs
 from fedflat.data.batch import arguments
 from fedflat.errors import SettingError
 from fedflat.experiments.callbacks import Seen
-from fedflat.experiments.evaluation import load
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.recording.recorder import Metric, RoundView
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
 
@@ -30,23 +29,23 @@ class Classes(Metric):
     note = "Stripes are classes that are learnt in one round and forgotten in the next."
     entries, unit = "class", "%"
 
-    def cost(self, prepared: PreparedRun) -> str:
+    def cost(self, setup: RunSetup) -> str:
         """A pass over the test set."""
         return "one more pass over the test set every evaluation"
 
-    def check(self, prepared: PreparedRun) -> None:
+    def check(self, setup: RunSetup) -> None:
         """The task must be a classification, and the model must return a score per class."""
-        if not prepared.exp.task.classifies:
+        if not setup.exp.task.classifies:
             raise SettingError(
-                f"record: {prepared.exp.task} has no class per example. Remove {self.key!r} from --record."
+                f"record: {setup.exp.task} has no class per example. Remove {self.key!r} from --record."
             )
-        batch = prepared.fed.test.batch(
-            torch.arange(min(2, len(prepared.fed.test))), prepared.learner.dtype
+        batch = setup.fed.test.batch(
+            torch.arange(min(2, len(setup.fed.test))), setup.job.learner.dtype
         )
-        output = prepared.learner.flat.forward(*arguments(batch.inputs))
-        if output.dim() != 2 or output.shape[1] < prepared.fed.classes:
+        output = setup.job.learner.flat.forward(*arguments(batch.inputs))
+        if output.dim() != 2 or output.shape[1] < setup.fed.classes:
             raise SettingError(
-                f"record: {self.key!r} needs a score for each of {prepared.fed.classes} classes, "
+                f"record: {self.key!r} needs a score for each of {setup.fed.classes} classes, "
                 f"and the model's output has the shape {tuple(output.shape)}. Remove it from --record."
             )
 
@@ -54,13 +53,13 @@ class Classes(Metric):
         """The accuracies, if the round is evaluated."""
         if not s.due:
             return {}
-        load(s.prepared.learner, new.model)
-        return {self.key: accuracies(s.prepared).tolist()}
+        s.setup.job.learner.load(new.model)
+        return {self.key: accuracies(s.setup).tolist()}
 
 
-def accuracies(prepared: PreparedRun) -> Tensor:
+def accuracies(setup: RunSetup) -> Tensor:
     """The accuracies of the module with its current parameters."""
-    learner, data, classes = prepared.learner, prepared.fed.test, prepared.fed.classes
+    learner, data, classes = setup.job.learner, setup.fed.test, setup.fed.classes
     right, all_ = torch.zeros(classes, dtype=torch.long), torch.zeros(classes, dtype=torch.long)
     for batch, output in outputs(learner, data):
         hit = output.argmax(1) == batch.targets

@@ -14,8 +14,8 @@ from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch
 from fedflat.errors import RunError, number
 from fedflat.experiments.callbacks import Seen
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.recording.recorder import Metric, RoundView, refuse_elsewhere
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
 
@@ -44,11 +44,11 @@ class ClientLambda(Metric):
         note = f"{first} Hessian eigenvalue of each client's model on its own data, mean over the clients of the round."
         return {**super().labels, "title": f"λ{_subscript(self.k)} at the clients", "note": note}
 
-    def check(self, prepared: PreparedRun) -> None:
+    def check(self, setup: RunSetup) -> None:
         """The clients' data must be on this machine."""
-        refuse_elsewhere(self, prepared)
+        refuse_elsewhere(self, setup)
 
-    def cost(self, prepared: PreparedRun) -> str:
+    def cost(self, setup: RunSetup) -> str:
         """Many gradients."""
         from fedflat.flatness.spectrum import steps_of
 
@@ -64,7 +64,7 @@ class ClientLambda(Metric):
         for one in reply if isinstance(reply, ReplyBatch) else (reply,):
             assert one.client_params is not None
             s.scratch.setdefault(self.key, {})[str(one.client)] = eigenvalue(
-                s.prepared, one.client, one.client_params, self.k
+                s.setup, one.client, one.client_params, self.k
             )
 
     def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
@@ -76,13 +76,13 @@ def _subscript(number: int) -> str:
     return str(number).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
 
 
-def eigenvalue(prepared: PreparedRun, client: int, model: Model, k: int = 1) -> float:
+def eigenvalue(setup: RunSetup, client: int, model: Model, k: int = 1) -> float:
     """The ``k``-th largest Hessian eigenvalue of a model on a client's data."""
     from fedflat.flatness.hessian import Hessian
     from fedflat.flatness.spectrum import eigenvalues
 
     try:
-        hessian = Hessian(prepared.learner, model, prepared.fed.data(client))
-        return float(eigenvalues(hessian, k, seed=prepared.exp.seed).values[k - 1])
+        hessian = Hessian(setup.job.learner, model, setup.fed.data(client))
+        return float(eigenvalues(hessian, k, seed=setup.exp.seed).values[k - 1])
     except RunError:
         return math.nan

@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedflat.experiments.callbacks import Seen
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.recording.recorder import Metric, RoundView
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
 
@@ -39,9 +39,9 @@ class DeltaEps(Metric):
         "the one along the pseudo-gradient that this round's clients return from the unperturbed model."
     )
 
-    def cost(self, prepared: PreparedRun) -> str:
+    def cost(self, setup: RunSetup) -> str:
         """None of its own."""
-        measured = any(getattr(piece, "measure", False) for piece in prepared.exp.method.server)
+        measured = any(getattr(piece, "measure", False) for piece in setup.exp.method.server)
         return (
             "nothing, the method measures it"
             if measured

@@ -17,8 +17,8 @@ from fedflat.client.measurements import DRIFT, EpochEnds
 from fedflat.client.piece import Piece
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch
 from fedflat.experiments.callbacks import Seen
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.recording.recorder import Metric, RoundView
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
 
@@ -32,9 +32,9 @@ class Drift(Metric):
     title = "Drift"
     note = "The distance of clients' models from the model they were sent, mean over clients and local epochs."
 
-    def cost(self, prepared: PreparedRun) -> str:
+    def cost(self, setup: RunSetup) -> str:
         """One norm an epoch."""
-        return f"one norm at the end of each {'local training' if _by_steps(prepared.exp.local) else 'local epoch'}"
+        return f"one norm at the end of each {'local training' if _by_steps(setup.exp.local) else 'local epoch'}"
 
     def pieces(self, local: LocalTraining) -> tuple[Piece, ...]:
         """The one that measures."""

@@ -14,9 +14,8 @@ from fedflat.client.evaluate import outputs
 from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData
 from fedflat.experiments.callbacks import Seen
-from fedflat.experiments.evaluation import load
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.recording.recorder import Metric, RoundView, refuse_elsewhere
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
 
@@ -32,11 +31,11 @@ class Features(Metric):
     title = "Norm of the outputs"
     note = "The mean norm of the model's outputs on a client's examples, mean over the clients of the round."
 
-    def check(self, prepared: PreparedRun) -> None:
+    def check(self, setup: RunSetup) -> None:
         """The clients' data must be on this machine."""
-        refuse_elsewhere(self, prepared)
+        refuse_elsewhere(self, setup)
 
-    def cost(self, prepared: PreparedRun) -> str:
+    def cost(self, setup: RunSetup) -> str:
         """A forward pass."""
         return "one forward pass over the data of the round's clients every evaluation"
 
@@ -44,8 +43,8 @@ class Features(Metric):
         """The means, if the round is evaluated."""
         if not s.due:
             return {}
-        learner, fed = s.prepared.learner, s.prepared.fed
-        load(learner, new.model)
+        learner, fed = s.setup.job.learner, s.setup.fed
+        learner.load(new.model)
         return {self.key: {str(k): mean_norm(learner, fed.data(k)) for k in sorted(set(s.cohort))}}
 
 

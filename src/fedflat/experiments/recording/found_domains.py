@@ -15,9 +15,8 @@ from torch import nn
 from fedflat.data.domain_match import mutual_information, purity
 from fedflat.errors import SettingError
 from fedflat.experiments.callbacks import Seen
-from fedflat.experiments.evaluation import load
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.recording.recorder import Metric, RoundView
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.models.domain_branches import ADJACENCY, STUDENT
 from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
@@ -28,8 +27,8 @@ CHUNK = 256
 def found_domains(s: RoundView, new: StepResult) -> list[int]:
     """The student's domain of each image of the main test set, computed once per round."""
     if "found domains" not in s.scratch:
-        learner, data = s.prepared.learner, s.prepared.fed.test
-        load(learner, new.model)
+        learner, data = s.setup.job.learner, s.setup.fed.test
+        learner.load(new.model)
         student = learner.flat.module.eval().get_submodule(STUDENT)
         chunks = torch.arange(len(data)).split(CHUNK)
         with torch.no_grad():
@@ -38,8 +37,8 @@ def found_domains(s: RoundView, new: StepResult) -> list[int]:
     return list(s.scratch["found domains"])
 
 
-def _network(metric: Metric, prepared: PreparedRun) -> nn.Module:
-    module = prepared.learner.flat.module
+def _network(metric: Metric, setup: RunSetup) -> nn.Module:
+    module = setup.job.learner.flat.module
     if not hasattr(module, ADJACENCY):
         raise SettingError(
             f"record: {metric.key} is for methods with branches for domains, such as fedcg(). "
@@ -51,15 +50,15 @@ def _network(metric: Metric, prepared: PreparedRun) -> nn.Module:
 class _OfTheStudent(Metric):
     """Base class of metrics of found domains."""
 
-    def check(self, prepared: PreparedRun) -> None:
+    def check(self, setup: RunSetup) -> None:
         """The method must have a classifier of domains."""
-        if not hasattr(_network(self, prepared), STUDENT):
+        if not hasattr(_network(self, setup), STUDENT):
             raise SettingError(
                 f"record: {self.key} looks at the domains that a classifier finds, and "
-                f"{prepared.exp.method} has none. Remove it from --record."
+                f"{setup.exp.method} has none. Remove it from --record."
             )
 
-    def cost(self, prepared: PreparedRun) -> str:
+    def cost(self, setup: RunSetup) -> str:
         """A forward pass of the student."""
         return "one forward pass of the domain classifier over the test set every evaluation"
 
@@ -67,10 +66,10 @@ class _OfTheStudent(Metric):
 class _Match(_OfTheStudent):
     """Base class of comparisons with known domains."""
 
-    def check(self, prepared: PreparedRun) -> None:
+    def check(self, setup: RunSetup) -> None:
         """The test set must have several known domains."""
-        super().check(prepared)
-        domains = prepared.fed.test.domains
+        super().check(setup)
+        domains = setup.fed.test.domains
         if domains is None or len(set(domains.each)) < 2:
             raise SettingError(
                 f"record: {self.key} compares found domains with known ones, and the test set has "
@@ -79,7 +78,7 @@ class _Match(_OfTheStudent):
 
     def known(self, s: RoundView) -> tuple[tuple[str, ...], ...]:
         """The known domain of each test image."""
-        domains = s.prepared.fed.test.domains
+        domains = s.setup.fed.test.domains
         assert domains is not None
         return domains.each
 
@@ -125,7 +124,7 @@ class DomainShares(_OfTheStudent):
         """The shares, if the round is evaluated."""
         if not s.due:
             return {}
-        domains = len(s.prepared.learner.flat.module.get_buffer(ADJACENCY))
+        domains = len(s.setup.job.learner.flat.module.get_buffer(ADJACENCY))
         counts = torch.bincount(torch.tensor(found_domains(s, new)), minlength=domains)
         return {self.key: (counts / counts.sum()).tolist()}
 
@@ -139,18 +138,18 @@ class DomainGraph(Metric):
     note = "Entries of the matrix A, row by row: how much each domain takes from each other one."
     entries = "entry"
 
-    def check(self, prepared: PreparedRun) -> None:
+    def check(self, setup: RunSetup) -> None:
         """The method must have a graph."""
-        _network(self, prepared)
+        _network(self, setup)
 
-    def cost(self, prepared: PreparedRun) -> str:
+    def cost(self, setup: RunSetup) -> str:
         """Nothing."""
         return "nothing"
 
     def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
         """The entries."""
-        learner = s.prepared.learner
-        load(learner, new.model)
+        learner = s.setup.job.learner
+        learner.load(new.model)
         return {self.key: learner.flat.module.get_buffer(ADJACENCY).flatten().tolist()}
 
 
@@ -163,23 +162,23 @@ class BranchWeight(Metric):
     note = "The learnt factor lambda of the domain branches of each layer."
     entries = "layer"
 
-    def check(self, prepared: PreparedRun) -> None:
+    def check(self, setup: RunSetup) -> None:
         """The method must learn such a weight."""
-        _network(self, prepared)
-        if not _weights(prepared.learner.flat.module):
+        _network(self, setup)
+        if not _weights(setup.job.learner.flat.module):
             raise SettingError(
                 f"record: {self.key} is learnt by fedcg() with agnostic=True and "
                 "learn_weight=True. Remove it from --record."
             )
 
-    def cost(self, prepared: PreparedRun) -> str:
+    def cost(self, setup: RunSetup) -> str:
         """Nothing."""
         return "nothing"
 
     def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
         """The weight, or a list of them."""
-        load(s.prepared.learner, new.model)
-        found = _weights(s.prepared.learner.flat.module)
+        s.setup.job.learner.load(new.model)
+        found = _weights(s.setup.job.learner.flat.module)
         return {self.key: found[0] if len(found) == 1 else found}
 
 

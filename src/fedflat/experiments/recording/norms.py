@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 
 from fedflat.experiments.callbacks import Seen
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.recording.recorder import Metric, RoundView
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
 
@@ -21,7 +21,7 @@ class Norms(Metric):
     title = "Norm of the parameters"
     note = "The norm of the server's model."
 
-    def cost(self, prepared: PreparedRun) -> str:
+    def cost(self, setup: RunSetup) -> str:
         """Next to nothing."""
         return "one norm a round"
 

@@ -16,7 +16,7 @@ from fedflat.client.piece import Piece
 from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch
 from fedflat.errors import SettingError
 from fedflat.experiments.callbacks import RoundCallback, Seen
-from fedflat.experiments.prepare import PreparedRun
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import TextSpec
 from fedflat.server.averaging import AverageState
 from fedflat.server.piece import StepResult
@@ -36,7 +36,7 @@ class RoundView(RoundCallback):
     """
 
     metrics: tuple[Metric, ...]
-    prepared: PreparedRun
+    setup: RunSetup
     round: int
     cohort: list[int]
     state: AverageState
@@ -133,10 +133,10 @@ class Metric(TextSpec, ABC):
         return labels | ({"drawing": self.drawing} if self.drawing else {})
 
     @abstractmethod
-    def cost(self, prepared: PreparedRun) -> str:
+    def cost(self, setup: RunSetup) -> str:
         """What recording costs, as a phrase for the progress output."""
 
-    def check(self, prepared: PreparedRun) -> None:
+    def check(self, setup: RunSetup) -> None:
         """Raise a `SettingError` if the metric is not defined for this run."""
 
     def pieces(self, local: LocalTraining) -> tuple[Piece, ...]:
@@ -154,9 +154,9 @@ class Metric(TextSpec, ABC):
         return {}
 
 
-def refuse_elsewhere(metric: Metric, prepared: PreparedRun) -> None:
+def refuse_elsewhere(metric: Metric, setup: RunSetup) -> None:
     """Refuse a metric that needs client data where the data are not on this machine."""
-    if not prepared.fed.here:
+    if not setup.fed.here:
         raise SettingError(
             f"record: {metric.key} needs the clients' data, which are not on this machine. Remove it from --record."
         )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fedflat.client.training import ClientJob
 from fedflat.errors import SettingError
 from fedflat.experiments.callbacks import CallbackFactory, RunCallback, Say
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.recording.recorder import Metric, RoundView
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import parse_list, registered
 from fedflat.server.averaging import AverageState
 
@@ -32,9 +33,9 @@ def metrics_of(text: str | None) -> tuple[Metric, ...]:
     return tuple(dict.fromkeys(parse_list(str(text), "metric")))
 
 
-def _is_defined(metric: Metric, prepared: PreparedRun) -> bool:
+def _is_defined(metric: Metric, setup: RunSetup) -> bool:
     try:
-        metric.check(prepared)
+        metric.check(setup)
     except SettingError:
         return False
     return True
@@ -42,33 +43,33 @@ def _is_defined(metric: Metric, prepared: PreparedRun) -> bool:
 
 @dataclass(frozen=True)
 class Recorder(RunCallback):
-    """Records the metrics of one run; without any, nothing is done and nothing is changed."""
+    """Records the metrics of one run."""
 
-    prepared: PreparedRun
+    setup: RunSetup
     metrics: tuple[Metric, ...] = ()
     say: Say = lambda text: None
     failed: set[str] = field(default_factory=set)
     """The keys of metrics whose failure was reported."""
 
     @classmethod
-    def of(cls, prepared: PreparedRun, text: str | None, say: Say = lambda text: None) -> Recorder:
+    def of(cls, setup: RunSetup, text: str | None, say: Say = lambda text: None) -> Recorder:
         """The recorder of the metrics that a text names; ``say`` is called if one fails."""
         metrics = metrics_of(text)
-        slots = prepared.with_guessed_groups.server.slots
-        if metrics and len(slots) > 1:
+        server = setup.server
+        if metrics and server.groups_known and len(server.slots) > 1:
             raise SettingError(
-                f"record: metrics are defined for one server model, and {prepared.exp.topology} has {len(slots)}. "
-                "Remove --record."
+                f"record: metrics are defined for one server model, and {server.topology} has "
+                f"{len(server.slots)}. Remove --record."
             )
         if text == ALL:
-            metrics = tuple(metric for metric in metrics if _is_defined(metric, prepared))
+            metrics = tuple(metric for metric in metrics if _is_defined(metric, setup))
         for metric in metrics:
-            metric.check(prepared)
-        return cls(prepared, metrics, say)
+            metric.check(setup)
+        return cls(setup, metrics, say)
 
     def costs(self) -> list[str]:
         """What each metric costs."""
-        return [f"recording {metric.key}: {metric.cost(self.prepared)}" for metric in self.metrics]
+        return [f"recording {metric.key}: {metric.cost(self.setup)}" for metric in self.metrics]
 
     @property
     def labels(self) -> dict[str, dict[str, str]]:
@@ -89,7 +90,7 @@ class Recorder(RunCallback):
         round."""
         mine = notes.setdefault(NOTES, {}) if self.metrics else {}
         return RoundView(
-            self.metrics, self.prepared, t, cohort, mine, due, on_error=partial(self._on_error, t)
+            self.metrics, self.setup, t, cohort, mine, due, on_error=partial(self._on_error, t)
         )
 
     def _on_error(self, t: int, metric: Metric, error: Exception) -> None:
@@ -103,5 +104,10 @@ class Recorder(RunCallback):
 
 
 def recording_callback(text: str | None) -> CallbackFactory:
-    """The metrics that a text names, as a listener of a run."""
-    return lambda prepared, say: Recorder.of(prepared, text, say)
+    """The metrics that a text names, as a callback of a run; no callback if it names none."""
+
+    def callbacks(setup: RunSetup, say: Say) -> Sequence[RunCallback]:
+        recorder = Recorder.of(setup, text, say)
+        return [recorder] if recorder.metrics else []
+
+    return callbacks

@@ -23,7 +23,8 @@ from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.score_breakdown import by_class, by_test, spread
 from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.run_folder.record import Facts, headline_of, read_facts, read_rows
-from fedflat.experiments.state import Ledger, RunState
+from fedflat.experiments.state import RunState
+from fedflat.server.ledger import Ledger
 from fedflat.tasks.headline import ACCURACY, Headline
 
 LOSS = Headline("loss", higher_is_better=False)

@@ -14,7 +14,7 @@ from fedflat.experiments.results.results import Summary
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.score_breakdown import MAIN, STD
 from fedflat.tasks.headline import Headline
-from fedflat.text_table import aligned
+from fedflat.text_table import aligned, size, span
 
 FORMATS = ("text", "csv", "markdown", "html")
 CHANCE = "differences between methods may be due to chance"
@@ -204,33 +204,6 @@ def _cells(
             *([span(s.clock_to_target)] if timed else []),
         ]
     return [*cells, size(s.bytes), *([span(s.clock)] if timed else []), f"{s.speed:,.0f}"]
-
-
-def span(seconds: float | None) -> str:
-    """A time for people, in one unit, so that times can be compared.
-
-    >>> span(12.34), span(150), span(9000), span(260000), span(None)
-    ('12.3 s', '2.5 min', '2.5 h', '3.0 d', '-')
-    """
-    if seconds is None or not math.isfinite(seconds):
-        return "-"
-    for unit, step, least in (("d", 86400, 172800), ("h", 3600, 7200), ("min", 60, 120)):
-        if seconds >= least:
-            return f"{seconds / step:,.1f} {unit}"
-    return f"{seconds:.1f} s"
-
-
-def size(count: float) -> str:
-    """Bytes for people.
-
-    >>> size(1536), size(2.5e9)
-    ('1.5 kB', '2.50 GB')
-    """
-    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= step:
-            digits = 2 if unit == "GB" else 1
-            return f"{count / step:.{digits}f} {unit}"
-    return f"{count:.0f} B"
 
 
 def _markdown(rows: list[list[str]]) -> str:

@@ -21,8 +21,8 @@ from torch import Tensor
 from fedflat.errors import RunError
 from fedflat.execution.spill import Place, Spill
 from fedflat.experiments.run_folder.jsonl_log import JsonlLog, Row
-from fedflat.experiments.state import Ledger
 from fedflat.files import Damaged, discard, own_folder
+from fedflat.server.ledger import Ledger
 
 ROOM = 8
 """Tensors begin at multiples of so many bytes."""

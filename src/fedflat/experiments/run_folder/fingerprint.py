@@ -21,8 +21,8 @@ from fedflat.data.examples import AnyExamples, ClientData
 from fedflat.data.federation import Federation, PartitionedFederation
 from fedflat.data.files.paths import data_place
 from fedflat.errors import RunError
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.run_folder.signed import sign
+from fedflat.experiments.run_setup import RunSetup
 
 Origin = dict[str, Any]
 LOOKED_AT = 3
@@ -30,30 +30,28 @@ LOOKED_AT = 3
 between."""
 
 
-def origin_of(prepared: PreparedRun) -> Origin:
+def origin_of(setup: RunSetup) -> Origin:
     """What tells the data and the module of this run from others."""
-    module, inputs = prepared.learner.module(), arguments(prepared.learner.sample)
-    digest = "" if prepared.exp.clock is None else prepared.exp.clock.digest()
+    module, inputs = setup.job.learner.module(), arguments(setup.job.learner.sample)
+    digest = "" if setup.exp.clock is None else setup.exp.clock.digest()
     trained = [tensor for tensor in module.parameters() if tensor.requires_grad]
     return {
-        "data": data_digest(prepared.fed),
+        "data": data_digest(setup.fed),
         "place": data_place(),
-        "shape": list(prepared.fed.shape),
-        "classes": prepared.fed.classes,
-        "outputs": prepared.learner.outputs,
+        "shape": list(setup.fed.shape),
+        "classes": setup.fed.classes,
+        "outputs": setup.job.learner.outputs,
         "inputs": [
             {"shape": list(x.shape[1:]), "whole": not x.is_floating_point()} for x in inputs
         ],
         **(
-            {}
-            if prepared.server_data is None
-            else {"server": sign(_examples(prepared.server_data.data))}
+            {} if setup.server_data is None else {"server": sign(_examples(setup.server_data.data))}
         ),
         **({"clock": digest} if digest else {}),
         "module": module_digest(module),
         "start": sign(
             [_tensor(tensor) for tensor in trained]
-            + [text for text in [prepared.exp.init.digest()] if text]
+            + [text for text in [setup.exp.init.digest()] if text]
         ),
     }
 

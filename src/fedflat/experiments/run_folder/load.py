@@ -22,7 +22,7 @@ from fedflat.errors import RunError, SettingError
 from fedflat.experiments.descriptions import load_descriptions
 from fedflat.experiments.experiment import from_json
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.reporting import named_models
+from fedflat.experiments.reported_models import reported_models
 from fedflat.experiments.run_folder.fingerprint import (
     Origin,
     check_same_module,
@@ -93,10 +93,12 @@ def _standing(
     folder: Path, facts: Facts, module: ModelLike | None, on: DataSpec | None
 ) -> tuple[Learner, dict[str, Named]]:
     with remembered(facts["origin"].get("place")):
-        prepared = prepare(from_json(facts["experiment"], on=on, model=module, exact=False))
-        check_same_origin(folder, facts["origin"], origin_of(prepared))
-    prepared = load_descriptions(prepared, folder, facts["identity"])
-    return prepared.learner, named_models(prepared, last_state(folder, facts["identity"]))
+        setup = prepare(from_json(facts["experiment"], on=on, model=module, exact=False))
+        check_same_origin(folder, facts["origin"], origin_of(setup))
+    setup = load_descriptions(setup, folder, facts["identity"])
+    return setup.job.learner, reported_models(setup).weights(
+        setup.job.learner, last_state(folder, facts["identity"])
+    )
 
 
 def export(folder: Path, to: Path, *, model: str | None = None) -> None:

@@ -25,12 +25,10 @@ from typing import IO, Any
 
 from fedflat.errors import LONGEST_WAIT, RunError, number
 from fedflat.execution.client_states import ClientStates
-from fedflat.experiments.groups import groups_of
-from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.description_store import DescriptionStore
 from fedflat.experiments.run_folder.fingerprint import check_same_origin, origin_of
-from fedflat.experiments.run_folder.groups import GROUPS, read_groups, write_groups
+from fedflat.experiments.run_folder.groups import GROUPS, Grouped, read_groups, write_groups
 from fedflat.experiments.run_folder.jsonl_log import LOGS, LogPosition, Row
 from fedflat.experiments.run_folder.model_files import Named, write_models
 from fedflat.experiments.run_folder.record import (
@@ -41,6 +39,7 @@ from fedflat.experiments.run_folder.record import (
     read_facts,
     same_version,
 )
+from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState, read_checkpoint
 from fedflat.files import NEW, Damaged, hold, refuse_link, unwritable, write_file
 
@@ -70,7 +69,7 @@ class RunFolder:
         """Where to go on from, with the memories in ``clients``; None for the beginning."""
         return None
 
-    def before(self, prepared: PreparedRun, place: str = FIRST) -> RunFolder:
+    def before(self, setup: RunSetup, place: str = FIRST) -> RunFolder:
         """The book of a run that must be made first, in a folder of that name within this one's."""
         return RunFolder()
 
@@ -78,7 +77,7 @@ class RunFolder:
         """Where what clients say of themselves before round 0 is kept."""
         return DescriptionStore()
 
-    def write_groups(self, prepared: PreparedRun) -> None:
+    def write_groups(self, groups: Grouped | None) -> None:
         """Note who is with whom, where clients are in groups."""
 
     def write(self, row: Row) -> None:
@@ -196,19 +195,19 @@ class DiskRunFolder(RunFolder):
         self._rewind({})
         return None
 
-    def before(self, prepared: PreparedRun, place: str = FIRST) -> RunFolder:
+    def before(self, setup: RunSetup, place: str = FIRST) -> RunFolder:
         """A folder within this one, which may be there already."""
         folder = self.folder / place
         if (folder / "run.json").exists():
             run_folder = DiskRunFolder.open(folder, pause=self.pause, say=self.say)
-            run_folder.compare(origin_of(prepared))
+            run_folder.compare(origin_of(setup))
             return run_folder
-        made = prepared.exp.as_json()
+        made = setup.exp.as_json()
         return DiskRunFolder.create(
             folder,
             made,
             self.facts["how"],
-            origin=origin_of(prepared),
+            origin=origin_of(setup),
             pause=self.pause,
             say=self.say,
         )
@@ -217,10 +216,10 @@ class DiskRunFolder(RunFolder):
         """A folder within this one."""
         return DescriptionStore(self.folder / DESCRIPTIONS, self.facts["identity"], self.say)
 
-    def write_groups(self, prepared: PreparedRun) -> None:
+    def write_groups(self, groups: Grouped | None) -> None:
         """Write the groups of clients, also in place of a damaged file. Refuse to resume with other
         groups."""
-        groups, before, identity = groups_of(prepared), None, self.facts["identity"]
+        before, identity = None, self.facts["identity"]
         if groups is None:
             return
         try:

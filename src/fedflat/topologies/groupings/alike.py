@@ -12,7 +12,7 @@ from fedflat.data.k_means import k_means
 from fedflat.errors import LARGEST_SEED, SettingError, number
 from fedflat.registry.specs import register
 from fedflat.topologies.groupings.dissimilarity import Vectors
-from fedflat.topologies.groupings.grouping import Grouping, Groups, evenly
+from fedflat.topologies.groupings.grouping import Grouping, Groups
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,10 +38,6 @@ class Alike(Grouping):
             raise SettingError(
                 f"alike: {self.count} groups cannot be made of {len(sizes)} clients. Lower count."
             )
-
-    def about(self, sizes: Sequence[int]) -> Groups:
-        """Return clients by number, in groups of about equal size."""
-        return evenly(self.count, len(sizes))
 
     def assign(
         self,

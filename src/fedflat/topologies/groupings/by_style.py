@@ -25,7 +25,7 @@ from fedflat.data.k_means import Labels, k_means
 from fedflat.errors import LARGEST_SEED, SettingError, number
 from fedflat.registry.specs import register
 from fedflat.topologies.groupings.dissimilarity import Vectors
-from fedflat.topologies.groupings.grouping import Grouping, Groups, evenly
+from fedflat.topologies.groupings.grouping import Grouping, Groups
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,10 +49,6 @@ class ByStyle(Grouping):
             raise SettingError(
                 f"by_style: psi must be a style, such as mean_style(half=1), found {self.psi!r}."
             )
-
-    def about(self, sizes: Sequence[int]) -> Groups:
-        """Return clients by number in the fewest groups."""
-        return evenly(self.fewest, len(sizes))
 
     def assign(
         self,

@@ -61,10 +61,6 @@ class Grouping(TextSpec, ABC):
     def possible(self, sizes: Sequence[int]) -> None:
         """Raise `SettingError` for impossible groups, before clients compute descriptions."""
 
-    def about(self, sizes: Sequence[int]) -> Groups:
-        """Return an estimate of the groups, before clients compute descriptions."""
-        return [list(range(len(sizes)))]
-
     @abstractmethod
     def assign(
         self,
@@ -133,13 +129,6 @@ class Filling(Grouping):
                 f"{self.owner}: a group must have d_min={d_min} examples, but the k_max={k_max} "
                 f"clients with most have {largest} together. Lower d_min or raise k_max."
             )
-
-    def about(self, sizes: Sequence[int]) -> Groups:
-        """Return the groups with clients in ascending order."""
-        try:
-            return self.fill(in_order(range(len(sizes))), sizes, self.d_min, self.k_max)
-        except SettingError:  # the final order may still fit
-            return super().about(sizes)
 
     def fill(self, choose: Choice, sizes: Sequence[int], d_min: int, k_max: int) -> Groups:
         """Return the groups. ``choose`` returns the next client."""

@@ -11,7 +11,7 @@ from fedflat.client.instructions import Describer
 from fedflat.errors import SettingError, number
 from fedflat.registry.specs import register
 from fedflat.topologies.groupings.dissimilarity import Vectors
-from fedflat.topologies.groupings.grouping import Grouping, Groups, evenly
+from fedflat.topologies.groupings.grouping import Grouping, Groups
 
 STEPS = 10
 """Largest number of k-means steps."""
@@ -53,10 +53,6 @@ class Icg(Grouping):
             raise SettingError(
                 f"icg: {self.groups} groups cannot be made of {len(sizes)} clients. Lower groups."
             )
-
-    def about(self, sizes: Sequence[int]) -> Groups:
-        """Return clients by number, in groups of about equal size."""
-        return evenly(self.groups, len(sizes))
 
     def assign(
         self,

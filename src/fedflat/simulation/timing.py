@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from fedflat.client.training import ClientJob
 from fedflat.core.failures import LATE
-from fedflat.core.instruction import Instruction
 from fedflat.core.messages import Broadcast
 from fedflat.errors import FedflatError
-from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.replies import ReplyCollector
-from fedflat.experiments.requests import SlotExchange, Unanswered
+from fedflat.server.client_selection import Chain
+from fedflat.server.exchange import SlotExchange, Unanswered
+from fedflat.server.replies import ReplyCollector
 from fedflat.simulation.clock import Fleet
 from fedflat.simulation.timetable import ChainPlan, ClientLeg, Timetable, timetable
-from fedflat.topologies.population import Chain
+from fedflat.topologies.topology import ServerModels
 
 
 @dataclass
@@ -32,16 +32,54 @@ class _SlotTime:
     """Whether the first chains have been chosen, where more than needed were asked."""
 
 
+@dataclass(frozen=True)
+class ClientWorkload:
+    """How much a client computes and sends for a request."""
+
+    job: ClientJob
+    size: Callable[[int], int]
+    """Number of training examples of a client."""
+    private_size: int
+    """Number of parameters that stay with the clients."""
+
+    def gradients(self, broadcast: Broadcast, client: int) -> int:
+        """Gradients of single examples that a client computes for a request."""
+        instruction, examples = broadcast.instruction, self.size(client)
+        samples = self.job.local.samples(broadcast.round, client, examples)
+        return instruction.work(instruction.job(self.job), examples, samples)
+
+    def reply_bytes(self, broadcast: Broadcast) -> int:
+        """Bytes of a reply to a broadcast: all vectors of the model's size."""
+        ask, size = broadcast.instruction, broadcast.params.element_size()
+        own = self.private_size if ask.trains else 0
+        more = sum(piece.upload_vectors for piece in self.job.pieces) if ask.trains else 0
+        return (
+            size * ((ask.upload_vectors + more) * broadcast.params.numel() - own)
+            + ask.upload_vectors * broadcast.buffers.nbytes
+        )
+
+
 class SimulatedTime:
     """The simulated time of one round: `plan` is called before each broadcast (`Exchange.plan`).
 
-    With ``patient`` the server waits for all clients: no deadlines, and nobody is away.
+    Args:
+        before: simulated seconds before round 0, in which clients described themselves.
+        patient: wait for all clients: no deadlines, and no client is away.
     """
 
-    def __init__(self, collector: ReplyCollector, fleet: Fleet, *, patient: bool = False) -> None:
-        self.collector, self.prepared = collector, collector.prepared
+    def __init__(
+        self,
+        collector: ReplyCollector,
+        fleet: Fleet,
+        work: ClientWorkload,
+        server: ServerModels,
+        before: float,
+        *,
+        patient: bool = False,
+    ) -> None:
+        self.collector, self.work, self.server = collector, work, server
         self.fleet = fleet.patient if patient else fleet
-        self._start = collector.ledger.clock or 0.0
+        self._before, self._start = before, collector.ledger.clock or 0.0
         self._clocks_set = False
         self._slots: dict[str, _SlotTime] = {}
 
@@ -59,9 +97,9 @@ class SimulatedTime:
         slot = self._slots.setdefault(slot_exchange.slot, _SlotTime())
         choose = broadcast.instruction.trains and not slot.chosen
         busy = {int(client): until for client, until in self.collector.ledger.busy.items()}
-        sent = partial(self.collector.bytes_to, slot_exchange)
+        sent = partial(self.collector.bytes_to, slot_exchange.missing_model)
         plan = plan_exchange(
-            self.prepared,
+            self.work,
             self.fleet,
             slot.clock,
             broadcast,
@@ -72,9 +110,9 @@ class SimulatedTime:
         )
         slot.clock, slot.chosen = plan.over, slot.chosen or choose
         self.collector.advance_clock(
-            plan.over, slot_exchange.slot if len(self.prepared.server.slots) > 1 else None
+            plan.over, slot_exchange.slot if len(self.server.slots) > 1 else None
         )
-        if self.prepared.server.share_clients:
+        if self.server.share_clients:
             free = {client: at for one in plan.ended for client, at in one.free.items()}
             self.collector.set_busy({**busy, **free})
         for place in plan.surplus:
@@ -88,10 +126,10 @@ class SimulatedTime:
 
     def _asynchronous_time(self, t: int) -> bool:
         """Advance the clock by the topology's own times, if it has some."""
-        ends = self.prepared.exp.topology.end_times(self.prepared.clients, t)
+        ends = self.server.topology.end_times(self.server.population, t)
         if ends is None:
             return False
-        self.collector.advance_clock((self.prepared.initial_cost.clock or 0.0) + ends)
+        self.collector.advance_clock(self._before + ends)
         return True
 
     def _begins(self, slot: str, t: int) -> float:
@@ -99,26 +137,18 @@ class SimulatedTime:
 
         Slots have clocks of their own between two merges.
         """
-        if len(self.prepared.server.slots) == 1:
+        if len(self.server.slots) == 1:
             return self._start
         if not self._clocks_set and (
-            t == 0 or self.prepared.exp.topology.merges_after(self.prepared.clients, t - 1)
+            t == 0 or self.server.topology.merges_after(self.server.population, t - 1)
         ):
-            self.collector.set_clocks(dict.fromkeys(self.prepared.server.slots, self._start))
+            self.collector.set_clocks(dict.fromkeys(self.server.slots, self._start))
             self._clocks_set = True
         return self.collector.ledger.clocks.get(slot, self._start)
 
 
-def work_of(prepared: PreparedRun, ask: Instruction, t: int, client: int) -> int:
-    """Gradients of single examples that a client computes for a request of round ``t``."""
-    examples = prepared.registry.size(client)
-    return ask.work(
-        ask.job(prepared.job), examples, prepared.exp.local.samples(t, client, examples)
-    )
-
-
 def plan_exchange(
-    prepared: PreparedRun,
+    work: ClientWorkload,
     fleet: Fleet,
     start: float,
     broadcast: Broadcast,
@@ -134,14 +164,14 @@ def plan_exchange(
     more than needed were asked. ``busy`` says until when clients work for other slots.
     """
     onward = replace(broadcast, repeat=False)
-    up = reply_bytes(prepared, broadcast)
+    up = work.reply_bytes(broadcast)
     ways = [
         ChainPlan(
             [
                 ClientLeg(
                     client,
                     sent(client, onward if place else broadcast),
-                    work_of(prepared, broadcast.instruction, broadcast.round, client),
+                    work.gradients(broadcast, client),
                 )
                 for place, client in enumerate(chain)
             ],
@@ -153,17 +183,6 @@ def plan_exchange(
     if len(found.lost) == len(chains):
         raise FedflatError(f"round {broadcast.round}: {_nobody(fleet, start, found)}")
     return found
-
-
-def reply_bytes(prepared: PreparedRun, broadcast: Broadcast) -> int:
-    """Bytes of a reply to a broadcast: all vectors of the model's size."""
-    ask, size = broadcast.instruction, broadcast.params.element_size()
-    own = prepared.private_size if ask.trains else 0
-    more = sum(piece.upload_vectors for piece in prepared.job.pieces) if ask.trains else 0
-    return (
-        size * ((ask.upload_vectors + more) * broadcast.params.numel() - own)
-        + ask.upload_vectors * broadcast.buffers.nbytes
-    )
 
 
 def _nobody(fleet: Fleet, start: float, found: Timetable) -> str:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from fedflat.client.piece import ClientState
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch
-from fedflat.experiments.exchange import Exchange
-from fedflat.experiments.replies import clients_of
-from fedflat.experiments.requests import RequestBatch, SlotExchange, Unanswered
+from fedflat.server.exchange import Exchange, RequestBatch, SlotExchange, Unanswered
+from fedflat.server.replies import clients_of
+from fedflat.topologies.topology import ServerModels
 
 
+@dataclass
 class AsyncExchange(Exchange):
     """Exchanges in which clients answer the broadcast of the round in which they were asked."""
+
+    server: ServerModels = field(kw_only=True)
+    lr: Callable[[int], float] = field(kw_only=True)
+    """The local learning rate of a round."""
 
     def requests(
         self, slot_exchange: SlotExchange, broadcast: Broadcast, unanswered: Unanswered
@@ -24,9 +29,9 @@ class AsyncExchange(Exchange):
 
     def broadcasts(self, broadcast: Broadcast, cohort: Sequence[int]) -> dict[int, Broadcast]:
         """What each client was sent, now or earlier; what is sent now is counted here."""
-        exp = self.prepared.exp
+        topology, population = self.server.topology, self.server.population
         underway = (
-            exp.topology.in_flight(self.prepared.clients, broadcast.round)
+            topology.in_flight(population, broadcast.round)
             if broadcast.instruction.trains
             else None
         )
@@ -35,7 +40,7 @@ class AsyncExchange(Exchange):
         count = len(underway.started)
         self.collector.count_sent(count * broadcast.nbytes, count * broadcast.models)
         sent = {
-            t: replace(old, lr=exp.lr(t), instruction=broadcast.instruction)
+            t: replace(old, lr=self.lr(t), instruction=broadcast.instruction)
             for t, old in self.in_flight.items()
         }
         sent[broadcast.round] = broadcast
@@ -52,4 +57,4 @@ class AsyncExchange(Exchange):
         """Weigh a reply by the age of the broadcast that it answers."""
         answered = requests.broadcasts[clients_of(reply)[0]]
         self.collector.take(answered, reply, state)
-        return self.prepared.exp.topology.weigh_reply(broadcast, answered, reply)
+        return self.server.topology.weigh_reply(broadcast, answered, reply)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fedflat.core.flat import Model
 from fedflat.core.messages import WEIGHT, Broadcast, Reply
 from fedflat.errors import SettingError
-from fedflat.topologies.population import Chain
+from fedflat.server.client_selection import Chain
 
 
 @dataclass(frozen=True)

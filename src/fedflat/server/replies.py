@@ -1,4 +1,4 @@
-"""Replies of a round: count traffic, record failures, stage client state, notify callbacks.
+"""Replies of a round: count traffic, record failures, stage client state, notify listeners.
 
 `ReplyCollector` is the only owner of the ledger and of the failures of a round. `match_replies`
 pairs whatever a pool returns with the requests that were sent.
@@ -6,26 +6,25 @@ pairs whatever a pool returns with the requests that were sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any, Protocol
 
-from fedflat.client.diagnosis import diagnose
 from fedflat.client.piece import ClientState
+from fedflat.client.training import Request
 from fedflat.core.failures import LATE, NOT_FINITE, REFUSED, ClientFailure
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch, unstack
 from fedflat.errors import FedflatError, NotFinite
 from fedflat.execution.client_pool import PoolOutcome
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.scheduler import Answered
-from fedflat.experiments.callbacks import RoundCallback
-from fedflat.experiments.requests import SHADOW, RequestBatch, SlotExchange
-from fedflat.experiments.state import Ledger
-from fedflat.server.averaging import AverageState, ModelAverage
+from fedflat.server.averaging import AverageState, ModelAverage, RunInfo
+from fedflat.server.client_evaluation import ClientEvaluation
+from fedflat.server.ledger import Ledger
 
-if TYPE_CHECKING:
-    from fedflat.experiments.prepare import PreparedRun
-
+SHADOW = "shadow:"
+"""Prefix of the keys under which averages keep their own state of a client."""
 NAMED = 5
 """The most failures that a message names."""
 
@@ -38,36 +37,75 @@ class TooFewReplies(FedflatError):
     """Fewer replies came than `min_replies`."""
 
 
+class SentRequests(Protocol):
+    """The requests of an exchange, as far as replies need them (`RequestBatch`)."""
+
+    @property
+    def download_counted(self) -> bool:
+        """True if the ledger has the download already."""
+        ...
+
+    def to(self, client: int) -> Request:
+        """The request to one client."""
+        ...
+
+    def broadcast_to(self, client: int) -> Broadcast:
+        """The broadcast to one client."""
+        ...
+
+
+Listener = Callable[[Broadcast, Reply | ReplyBatch], ClientState]
+"""Called with each usable reply that commits; returns what is kept with the client's state."""
+
+
+def _unknown_origin(request: Request) -> str:
+    return "where it began is not known"
+
+
+@dataclass(frozen=True)
+class ReplySettings:
+    """How a run handles replies."""
+
+    min_replies: int | None = None
+    """The least usable replies of a slot; None: every client must reply."""
+    on_bad: str = "raise"
+    """What a reply that is not finite does: "raise", "stop" or "skip"."""
+    private_size: int = 0
+    """Number of parameters that stay with the clients."""
+    counts_traffic: bool = True
+    """False if there is no network: centralised training."""
+    diagnose: Callable[[Request], str] = _unknown_origin
+    """Says where the first value that is not finite came from in a request."""
+
+
 @dataclass
 class ReplyCollector:
     """Handles the replies of one round."""
 
-    prepared: PreparedRun
+    settings: ReplySettings
     round: int
     clients: ClientStates
-    averages: dict[str, AverageState]
     ledger: Ledger
     """The cost of the run so far. Only this class replaces it."""
-    callback: RoundCallback = field(default_factory=RoundCallback)
+    listeners: Sequence[Listener] = ()
+    single_replies: bool = False
+    """True if listeners need replies one by one, not in batches."""
     failures: list[ClientFailure] = field(default_factory=list)
     """Requests of the round without a usable reply."""
+    seconds_observing: float = 0.0
+    """Seconds in which an attack observed broadcasts; not counted as training."""
 
     observes_requests = False
     """True if replies must be accepted in the order of their requests."""
 
-    def __post_init__(self) -> None:
-        self._listeners = [
-            one for one in self.prepared.exp.method.reply_listeners if one.key in self.averages
-        ]
-
     def needs_single_replies(self, broadcast: Broadcast) -> bool:
         """Whether replies to a broadcast are needed one by one, not in batches."""
-        return commits(broadcast) and bool(self._listeners)
+        return self.single_replies and commits(broadcast)
 
     def accept(
         self,
-        slot_exchange: SlotExchange,
-        requests: RequestBatch,
+        missing_model: set[int],
+        requests: SentRequests,
         outcome: PoolOutcome,
         *,
         from_client: bool = False,
@@ -75,6 +113,7 @@ class ReplyCollector:
     ) -> Answered | None:
         """Count a reply and return it; a failure is recorded, and None returned.
 
+        ``missing_model`` has the clients that may lack the last broadcast, and is updated.
         ``from_client`` and ``to_client`` say that the model came from, or goes to, another client
         of a chain. Raises an error if the run does not allow the failure.
         """
@@ -83,14 +122,14 @@ class ReplyCollector:
                 self._check_not_finite(requests, outcome.client)
             else:
                 self._count_download(requests, [outcome.client], from_client)
-                slot_exchange.missing_model.add(outcome.client)
+                missing_model.add(outcome.client)
                 self.check_failure(outcome)
             self._record(outcome)
             return None
         reply = outcome[0]
         self._count_download(requests, clients_of(reply), from_client)
         self._count_training(requests, reply, to_client)
-        slot_exchange.missing_model.difference_update(clients_of(reply))
+        missing_model.difference_update(clients_of(reply))
         if reply.finite:
             return outcome
         assert isinstance(reply, Reply)
@@ -101,7 +140,9 @@ class ReplyCollector:
     def take(self, broadcast: Broadcast, reply: Reply | ReplyBatch, state: ClientState) -> None:
         """Notify listeners of a usable reply to the server, and stage the client state."""
         if commits(broadcast):
-            self.stage(reply, state | self._notify(broadcast, reply))
+            for listener in self.listeners:
+                state = state | listener(broadcast, reply)
+            self.stage(reply, state)
 
     def stage(self, reply: Reply | ReplyBatch, state: ClientState) -> None:
         """Keep client state for the commit at the end of the round."""
@@ -114,24 +155,6 @@ class ReplyCollector:
             for client, own in zip(reply.clients, unstack(state, len(reply)), strict=True):
                 self.clients.stage(client, own)
 
-    def _notify(self, broadcast: Broadcast, reply: Reply | ReplyBatch) -> ClientState:
-        """Call all listeners; returns the client state that averages keep."""
-        self.callback.on_reply(broadcast, reply)
-        kept: ClientState = {}
-        for one in self._listeners:
-            assert isinstance(reply, Reply)
-            if isinstance(one, ModelAverage):
-                kept |= self._update_average(one, reply)
-            else:
-                one.on_reply(self.averages[one.key], reply)
-        return kept
-
-    def _update_average(self, average: ModelAverage, reply: Reply) -> ClientState:
-        key = SHADOW + average.key
-        kept = dict(self.clients.state(reply.client).get(key, {})) if average.client_vectors else {}
-        average.on_reply(self.averages[average.key], kept, self.prepared.info, reply)
-        return {key: kept} if kept else {}
-
     def require_enough(
         self, t: int, replies: Iterable[Reply | ReplyBatch]
     ) -> Iterator[Reply | ReplyBatch]:
@@ -140,7 +163,7 @@ class ReplyCollector:
         for reply in replies:
             count += len(clients_of(reply))
             yield reply
-        least = self.prepared.exp.min_replies
+        least = self.settings.min_replies
         if least is not None and count < least:
             who = "; ".join(map(str, self.failures[-NAMED:])) + (
                 "; ..." if len(self.failures) > NAMED else ""
@@ -153,26 +176,21 @@ class ReplyCollector:
 
     def check_failure(self, failure: ClientFailure) -> None:
         """Raise the error of a failed request, unless the run allows missing clients."""
-        if self.prepared.exp.min_replies is None:
+        if self.settings.min_replies is None:
             raise failure.error or FedflatError(
                 f"round {self.round}: {failure}. To go on without such clients, set min_replies."
             )
 
-    def _check_not_finite(self, requests: RequestBatch, client: int) -> None:
-        on_bad = self.prepared.exp.on_bad
+    def _check_not_finite(self, requests: SentRequests, client: int) -> None:
+        on_bad = self.settings.on_bad
         if on_bad == "stop":
             raise Diverged
         if on_bad != "skip":
             raise NotFinite(
                 f"round {self.round}, client {client}: the reply is NaN or infinite; "
-                f"{self._diagnose(requests, client)}. Lower the learning rate or clip gradients; "
+                f"{self.settings.diagnose(requests.to(client))}. Lower the learning rate or clip gradients; "
                 "on_bad='skip' leaves such replies out, on_bad='stop' records the run as diverged."
             )
-
-    def _diagnose(self, requests: RequestBatch, client: int) -> str:
-        if not self.prepared.fed.here:
-            return "where it began is not known here, where the client's data are not"
-        return diagnose(self.prepared.job, requests.to(client), self.prepared.fed.data(client))
 
     def _record(self, failure: ClientFailure) -> None:
         self.ledger = self.ledger.plus(missing=1)
@@ -194,10 +212,10 @@ class ReplyCollector:
         return {"round": self.round + 1, "missing": rows} if rows else {}
 
     def _count_download(
-        self, requests: RequestBatch, clients: Sequence[int], from_client: bool
+        self, requests: SentRequests, clients: Sequence[int], from_client: bool
     ) -> None:
         """Count what clients are sent; the private part of the model only at a first request."""
-        if self.prepared.exp.method.pooled or requests.download_counted:
+        if not self.settings.counts_traffic or requests.download_counted:
             return
         broadcast = requests.broadcast_to(clients[0])
         known = sum(client in self.clients for client in clients)
@@ -209,11 +227,11 @@ class ReplyCollector:
             self.ledger = self.ledger.plus(down=nbytes, models_s2c=models)
 
     def _count_training(
-        self, requests: RequestBatch, reply: Reply | ReplyBatch, to_client: bool
+        self, requests: SentRequests, reply: Reply | ReplyBatch, to_client: bool
     ) -> None:
         count = len(clients_of(reply))
         self.ledger = self.ledger.plus(samples=count * reply.samples)
-        if self.prepared.exp.method.pooled or to_client:
+        if not self.settings.counts_traffic or to_client:
             return
         own = count * self._private_bytes(requests.broadcast_to(clients_of(reply)[0]))
         self.ledger = self.ledger.plus(up=reply.nbytes - own, models_c2s=reply.models)
@@ -222,14 +240,12 @@ class ReplyCollector:
         """Bytes of the part of a model that stays with the client."""
         if not broadcast.instruction.trains:
             return 0
-        return self.prepared.private_size * broadcast.params.element_size()
+        return self.settings.private_size * broadcast.params.element_size()
 
-    def bytes_to(self, slot_exchange: SlotExchange, client: int, broadcast: Broadcast) -> int:
+    def bytes_to(self, missing_model: set[int], client: int, broadcast: Broadcast) -> int:
         """Bytes that a client will be sent."""
         own = self._private_bytes(broadcast) if client in self.clients else 0
-        return (
-            broadcast.after(None) if client in slot_exchange.missing_model else broadcast
-        ).nbytes - own
+        return (broadcast.after(None) if client in missing_model else broadcast).nbytes - own
 
     def count_sent(self, nbytes: int, models: int) -> None:
         """Count a broadcast for which no reply is counted in this round."""
@@ -246,6 +262,48 @@ class ReplyCollector:
     def set_busy(self, busy: Mapping[int, float]) -> None:
         """Set until which simulated time clients work."""
         self.ledger = self.ledger.at_work(busy)
+
+
+def reply_listeners(
+    observers: Sequence[ModelAverage | ClientEvaluation],
+    states: Mapping[str, AverageState],
+    clients: ClientStates,
+    info: RunInfo,
+) -> list[Listener]:
+    """The listeners of averages and evaluations that need every reply; they change ``states``."""
+    return [
+        partial(_update_average, one, states[one.key], clients, info)
+        if isinstance(one, ModelAverage)
+        else partial(_update_evaluation, one, states[one.key])
+        for one in observers
+        if one.key in states
+    ]
+
+
+def _update_average(
+    average: ModelAverage,
+    state: AverageState,
+    clients: ClientStates,
+    info: RunInfo,
+    broadcast: Broadcast,
+    reply: Reply | ReplyBatch,
+) -> ClientState:
+    assert isinstance(reply, Reply)
+    key = SHADOW + average.key
+    kept = dict(clients.state(reply.client).get(key, {})) if average.client_vectors else {}
+    average.on_reply(state, kept, info, reply)
+    return {key: kept} if kept else {}
+
+
+def _update_evaluation(
+    evaluation: ClientEvaluation,
+    state: AverageState,
+    broadcast: Broadcast,
+    reply: Reply | ReplyBatch,
+) -> ClientState:
+    assert isinstance(reply, Reply)
+    evaluation.on_reply(state, reply)
+    return {}
 
 
 def clients_of(reply: Reply | ReplyBatch) -> Sequence[int]:

@@ -17,12 +17,11 @@ from fedflat.core.failures import ClientFailure
 from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch
 from fedflat.execution.client_pool import ChainPool, PoolOutcome
 from fedflat.execution.scheduler import Answered
-from fedflat.experiments.chain_router import ChainRouter
-from fedflat.experiments.exchange import Exchange, skip_short
-from fedflat.experiments.replies import TooFewReplies, commits, match_replies
-from fedflat.experiments.requests import RequestBatch, SlotExchange, Unanswered
+from fedflat.server.client_selection import Chain
+from fedflat.server.exchange import Exchange, RequestBatch, SlotExchange, Unanswered, skip_short
 from fedflat.server.piece import Send, first_broadcast
-from fedflat.topologies.population import Chain
+from fedflat.server.replies import TooFewReplies, commits, match_replies
+from fedflat.topologies.chain_router import ChainRouter
 
 T = TypeVar("T")
 Ended = tuple[RequestBatch, PoolOutcome]
@@ -41,8 +40,14 @@ class _Delivery:
     """The request that each chain is at."""
 
 
+@dataclass
 class ChainExchange(Exchange):
     """Sends broadcasts along chains of clients; the last client of a chain replies for all."""
+
+    samples: Callable[[int, int], int] = lambda t, client: 1
+    """Examples that a client trains on in round ``t``, epochs counted."""
+    one_exchange: bool = True
+    """True if the server makes one exchange per step."""
 
     def run_slots(
         self, selection: Mapping[str, Sequence[Chain]], step: Callable[[str, Send], T]
@@ -51,8 +56,7 @@ class ChainExchange(Exchange):
 
         To run at once, each step is stopped at its first broadcast, and run again with the replies.
         """
-        single = all(piece.oracle_calls == 1 for piece in self.prepared.exp.method.server)
-        if len(selection) == 1 or not single or not self._runs_chains:
+        if len(selection) == 1 or not self.one_exchange or not self._runs_chains:
             return super().run_slots(selection, step)
         deliveries = [
             self._begin_chains(SlotExchange(slot, chains), first_broadcast(partial(step, slot)))
@@ -93,7 +97,7 @@ class ChainExchange(Exchange):
 
     def _begin_chains(self, slot_exchange: SlotExchange, broadcast: Broadcast) -> _Delivery:
         broadcast, unanswered = self.begin(slot_exchange, broadcast)
-        addressed = self.address(broadcast, [chain[0] for chain in slot_exchange.chains])
+        addressed = self.settings.address(broadcast, [chain[0] for chain in slot_exchange.chains])
         return _Delivery(
             slot_exchange, broadcast, ChainRouter(addressed, slot_exchange.chains), unanswered
         )
@@ -123,7 +127,7 @@ class ChainExchange(Exchange):
         answer = outcome if isinstance(outcome, ClientFailure) else outcome[0]
         client = answer.clients[0] if isinstance(answer, ReplyBatch) else answer.client
         usable = self.collector.accept(
-            delivery.slot_exchange,
+            delivery.slot_exchange.missing_model,
             requests,
             outcome,
             from_client=not delivery.router.starts_chain(client),
@@ -180,7 +184,8 @@ class ChainExchange(Exchange):
 
         def left(at: int, done: int) -> float:
             delivery, place = started[at]
-            return self._samples(delivery.broadcast.round, delivery.router.chains[place][done:])
+            t, clients = delivery.broadcast.round, delivery.router.chains[place][done:]
+            return sum(self.samples(t, client) for client in clients)
 
         first = [one.current[place][0] for one, place in started]
         running = set(started)
@@ -194,11 +199,6 @@ class ChainExchange(Exchange):
         assert next(outcomes, None) is None
         order = [client for one, place in chains for client in one.router.chains[place]]
         self.collector.order_failures(before, order)
-
-    def _samples(self, t: int, clients: Sequence[int]) -> int:
-        """Examples that these clients train on in round ``t``, epochs counted."""
-        local, size = self.prepared.exp.local, self.prepared.registry.size
-        return sum(local.samples(t, client, size(client)) for client in clients)
 
     def _continue(self, delivery: _Delivery, place: int, outcome: PoolOutcome) -> Request | None:
         """The next request of a chain; None at its end."""

@@ -1,0 +1,398 @@
+"""One exchange of a star: send a broadcast to a slot's cohort, aggregate the replies.
+
+`Exchanges` opens the `Exchange` of each round. A request is a broadcast, the state that the client
+keeps, and an id that is unique in the run.
+Chains of clients (`topologies/chain_exchange.py`) and asynchronous servers
+(`topologies/async_exchange.py`) replace `Exchange`. Simulated time (`simulation/timing.py`) is a
+`Plan`. Attacks that observe replace the `ReplyCollector` (`simulation/attacks/observation.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from typing import Protocol, TypeVar, overload
+
+from fedflat.client.piece import ClientState
+from fedflat.client.training import ClientJob, Request
+from fedflat.core.failures import ClientFailure
+from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch, aggregate
+from fedflat.execution.client_pool import ClientPool
+from fedflat.execution.client_states import ClientStates
+from fedflat.server.aggregators import Aggregator
+from fedflat.server.averaging import AverageState, ModelAverage, RunInfo
+from fedflat.server.client_evaluation import ClientEvaluation
+from fedflat.server.client_registry import ClientRegistry
+from fedflat.server.client_selection import Chain
+from fedflat.server.ledger import Ledger
+from fedflat.server.piece import Send
+from fedflat.server.replies import (
+    SHADOW,
+    ReplyCollector,
+    ReplySettings,
+    TooFewReplies,
+    match_replies,
+    reply_listeners,
+)
+
+T = TypeVar("T")
+RequestKey = tuple[int, int]
+"""A client, and how often it was asked before in the same exchange."""
+NoReply = tuple[str, str]
+"""The reason (see `ClientFailure`) and details."""
+Unanswered = Mapping[RequestKey, NoReply]
+"""Requests that are known beforehand to have no answer."""
+
+
+@dataclass(frozen=True)
+class RequestBatch(Sequence[Request]):
+    """One request to each client of a cohort; the client's state is read when it is accessed."""
+
+    broadcasts: Mapping[int, Broadcast]
+    """By client. Clients outside the cohort are not asked."""
+    cohort: Sequence[int]
+    clients: ClientStates
+    exchange: int = 1
+    """Number of the exchange within the round."""
+    missing_model: Set[int] = frozenset()
+    """Clients that must be sent a model that the others still have."""
+    download_counted: bool = False
+    """True if the ledger has the download already (replies to earlier broadcasts)."""
+
+    def __len__(self) -> int:
+        return len(self.cohort)
+
+    def __iter__(self) -> Iterator[Request]:
+        return map(self.to, self.cohort)
+
+    @overload
+    def __getitem__(self, place: int) -> Request: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> RequestBatch: ...
+
+    def __getitem__(self, place: int | slice) -> Request | RequestBatch:
+        if isinstance(place, slice):
+            return replace(self, cohort=self.cohort[place])
+        return self.to(self.cohort[place])
+
+    def to(self, client: int) -> Request:
+        """The request to one client, with the state of its own pieces."""
+        state = self.clients.state(client)
+        own = {key: kept for key, kept in state.items() if not key.startswith(SHADOW)}
+        return Request(client, self.broadcast_to(client), own, self.id(client))
+
+    def broadcast_to(self, client: int) -> Broadcast:
+        """The broadcast to one client, with the model if this client lacks it."""
+        broadcast = self.broadcasts[client]
+        return broadcast.after(None) if client in self.missing_model else broadcast
+
+    def id(self, client: int) -> str:
+        """An id that no other request of the run has."""
+        broadcast = self.broadcasts[client]
+        again = f"/{broadcast.repetition}" if broadcast.repetition else ""
+        return f"{broadcast.round}/{self.exchange}/{client}{again}"
+
+    def failures(self, unanswered: Unanswered) -> Iterator[ClientFailure]:
+        """Failures of the clients that are known not to answer."""
+        for client, broadcast in self.broadcasts.items() if unanswered else ():
+            found = unanswered.get((client, broadcast.repetition))
+            if found is not None:
+                yield ClientFailure(client, self.id(client), *found)
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The client of each request, by id."""
+        return {self.id(client): client for client in self.cohort}
+
+
+@dataclass
+class SlotExchange:
+    """What one slot of the server has sent in a round, and to whom."""
+
+    slot: str
+    chains: Sequence[Chain]
+    """Chains of clients that train; one client each in a star."""
+    last: Broadcast | None = None
+    """The last broadcast."""
+    count: int = 0
+    """Exchanges so far."""
+    missing_model: set[int] = field(default_factory=set)
+    """Clients that did not answer and may lack the last broadcast."""
+
+    @property
+    def cohort(self) -> list[int]:
+        """All clients, each once."""
+        return list(dict.fromkeys(client for chain in self.chains for client in chain))
+
+    def chains_for(self, broadcast: Broadcast) -> Sequence[Chain]:
+        """The chains for training; for other instructions each client is asked on its own."""
+        if broadcast.instruction.trains:
+            return self.chains
+        return [(client,) for client in self.cohort]
+
+    def requests(
+        self, clients: ClientStates, broadcasts: Mapping[int, Broadcast], cohort: Sequence[int]
+    ) -> RequestBatch:
+        """Requests of the current exchange to a cohort."""
+        return RequestBatch(broadcasts, cohort, clients, self.count, frozenset(self.missing_model))
+
+
+Plan = Callable[[SlotExchange, Broadcast], Unanswered]
+"""Called before a broadcast is sent. Returns the requests that will have no answer."""
+Address = Callable[[Broadcast, Sequence[int]], Broadcast]
+"""Returns the broadcast as it is sent to a cohort."""
+
+
+def every_client_answers(slot_exchange: SlotExchange, broadcast: Broadcast) -> Unanswered:
+    """The plan of a run without simulated time."""
+    return {}
+
+
+def same_for_all(broadcast: Broadcast, cohort: Sequence[int]) -> Broadcast:
+    """The broadcast as it is: no client needs to know the others of the cohort."""
+    return broadcast
+
+
+@dataclass(frozen=True)
+class ExchangeSettings:
+    """What all exchanges of a run have in common."""
+
+    slot_sizes: Mapping[str, int]
+    """Number of clients of each slot."""
+    weighting: str = "sized"
+    """Of replies: "sized" or "uniform"."""
+    aggregator: Aggregator | None = None
+    """Replaces the mean of the replies."""
+    address: Address = same_for_all
+
+
+@dataclass
+class Exchange:
+    """Sends the broadcasts of a round to clients and aggregates their replies in cohort order."""
+
+    settings: ExchangeSettings
+    pool: ClientPool
+    collector: ReplyCollector
+    plan: Plan = every_client_answers
+    in_flight: dict[int, Broadcast] = field(default_factory=dict)
+    """Broadcasts that clients still work on, by round; only with an asynchronous server."""
+    on_aggregate: Sequence[Callable[[Replies], None]] = ()
+    """Called with the aggregated replies of each exchange."""
+
+    def __post_init__(self) -> None:
+        self.clients = self.collector.clients
+
+    @property
+    def ledger(self) -> Ledger:
+        """The cost of the run so far."""
+        return self.collector.ledger
+
+    def run_slots(
+        self, selection: Mapping[str, Sequence[Chain]], step: Callable[[str, Send], T]
+    ) -> dict[str, T]:
+        """Run one server step per slot. Slots with fewer than `min_replies` replies are skipped."""
+        return skip_short(
+            (slot, partial(step, slot, self.sender(slot, chains)))
+            for slot, chains in selection.items()
+        )
+
+    def sender(self, slot: str, chains: Sequence[Chain]) -> Send:
+        """The function by which a slot sends its broadcasts of a round to these clients."""
+        return partial(self.send, SlotExchange(slot, chains))
+
+    def send(self, slot_exchange: SlotExchange, broadcast: Broadcast) -> Replies:
+        """Send a broadcast to all clients of a slot, and aggregate their replies."""
+        broadcast, unanswered = self.begin(slot_exchange, broadcast)
+        requests = self.requests(slot_exchange, broadcast, unanswered)
+        return self.aggregate(
+            slot_exchange, broadcast, self._replies(slot_exchange, broadcast, requests, unanswered)
+        )
+
+    def begin(
+        self, slot_exchange: SlotExchange, broadcast: Broadcast
+    ) -> tuple[Broadcast, Unanswered]:
+        """Begin the next exchange of a slot: the broadcast to send, and who will not answer."""
+        broadcast = slot_exchange.last = broadcast.after(slot_exchange.last)
+        slot_exchange.count += 1
+        return broadcast, self.plan(slot_exchange, broadcast)
+
+    def requests(
+        self, slot_exchange: SlotExchange, broadcast: Broadcast, unanswered: Unanswered
+    ) -> RequestBatch:
+        """Requests to all clients of a slot."""
+        broadcasts = self.broadcasts(broadcast, slot_exchange.cohort)
+        asked = [
+            client
+            for client, sent in broadcasts.items()
+            if (client, sent.repetition) not in unanswered
+        ]
+        return slot_exchange.requests(self.clients, broadcasts, asked)
+
+    def broadcasts(self, broadcast: Broadcast, cohort: Sequence[int]) -> dict[int, Broadcast]:
+        """The broadcast that each client answers."""
+        return dict.fromkeys(cohort, self.settings.address(broadcast, cohort))
+
+    def _replies(
+        self,
+        slot_exchange: SlotExchange,
+        broadcast: Broadcast,
+        requests: RequestBatch,
+        unanswered: Unanswered,
+    ) -> Iterator[Reply | ReplyBatch]:
+        single = self.collector.needs_single_replies(broadcast)
+        outcomes = match_replies(self.pool.run(requests), requests.ids, broadcast, each=single)
+        for outcome in chain(requests.failures(unanswered), outcomes):
+            usable = self.collector.accept(slot_exchange.missing_model, requests, outcome)
+            if usable is not None:
+                yield self.take(broadcast, requests, *usable)
+
+    def take(
+        self,
+        broadcast: Broadcast,
+        requests: RequestBatch,
+        reply: Reply | ReplyBatch,
+        state: ClientState,
+    ) -> Reply | ReplyBatch:
+        """Stage the client state of a reply; returns the reply as it is aggregated."""
+        self.collector.take(broadcast, reply, state)
+        return reply
+
+    def aggregate(
+        self,
+        slot_exchange: SlotExchange,
+        broadcast: Broadcast,
+        replies: Iterable[Reply | ReplyBatch],
+    ) -> Replies:
+        """Aggregate replies by the method's weighting or aggregator."""
+        settings = self.settings
+        combine = settings.aggregator and settings.aggregator.combine_round
+        found = aggregate(
+            broadcast,
+            self.collector.require_enough(broadcast.round, replies),
+            population=settings.slot_sizes[slot_exchange.slot],
+            weighting=settings.weighting,
+            aggregator=partial(combine, broadcast.round) if combine else None,
+        )
+        for notify in self.on_aggregate:
+            notify(found)
+        return found
+
+
+class RoundListener(Protocol):
+    """Sees the replies of a round and changes nothing."""
+
+    def on_reply(self, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
+        """A usable reply to ``broadcast`` has come."""
+        ...
+
+    def on_aggregate(self, replies: Replies) -> None:
+        """All replies of an exchange are aggregated."""
+        ...
+
+
+Averages = dict[str, AverageState]
+OpenCollector = Callable[..., ReplyCollector]
+OpenPlan = Callable[..., Plan]
+
+
+def no_plan(collector: ReplyCollector, *, patient: bool) -> Plan:
+    """The plan of a run without simulated time."""
+    return every_client_answers
+
+
+def plain_collector(averages: Averages) -> OpenCollector:
+    """The collector of a run without an attack that observes."""
+    return ReplyCollector
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """Opens the exchange of each round of a run."""
+
+    kind: Callable[..., Exchange]
+    """`Exchange`, or what the topology needs in place of it."""
+    settings: ExchangeSettings
+    replies: ReplySettings
+    pool: ClientPool
+    info: RunInfo
+    observers: Sequence[ModelAverage | ClientEvaluation] = ()
+    """Averages and evaluations that need every reply."""
+    collector: Callable[[Averages], OpenCollector] = field(default=plain_collector)
+    plan: OpenPlan = field(default=no_plan)
+
+    def open(
+        self,
+        t: int,
+        clients: ClientStates,
+        averages: Averages,
+        ledger: Ledger,
+        callbacks: Sequence[RoundListener] = (),
+        in_flight: dict[int, Broadcast] | None = None,
+        *,
+        patient: bool = False,
+    ) -> Exchange:
+        """The exchange of round ``t``, which stages ``clients`` and adds to ``averages``.
+
+        Args:
+            ledger: the cost of the run before the round.
+            in_flight: broadcasts of earlier rounds that clients still work on.
+            patient: wait for all clients, whatever the deadline of the run's clock.
+        """
+        updates = reply_listeners(self.observers, averages, clients, self.info)
+        listeners = [*(partial(_notify, one) for one in callbacks), *updates]
+        collector = self.collector(averages)(
+            self.replies, t, clients, ledger, listeners, single_replies=bool(updates)
+        )
+        return self.kind(
+            self.settings,
+            self.pool,
+            collector,
+            self.plan(collector, patient=patient),
+            in_flight or {},
+            [one.on_aggregate for one in callbacks],
+        )
+
+
+def _notify(
+    callback: RoundListener, broadcast: Broadcast, reply: Reply | ReplyBatch
+) -> ClientState:
+    callback.on_reply(broadcast, reply)
+    return {}
+
+
+def skip_short(steps: Iterable[tuple[str, Callable[[], T]]]) -> dict[str, T]:
+    """Run the steps of slots, without those that have too few replies; an error if all have."""
+    done: dict[str, T] = {}
+    error: TooFewReplies | None = None
+    for slot, step in steps:
+        try:
+            done[slot] = step()
+        except TooFewReplies as short:
+            error = short
+    if not done and error is not None:
+        raise error
+    return done
+
+
+def address_of(job: ClientJob, registry: ClientRegistry) -> Address:
+    """How the broadcasts of a run are addressed: with `with_preceding` if a piece needs that."""
+    if any(piece.needs_cohort_order for piece in job.pieces):
+        return partial(with_preceding, job, registry)
+    return same_for_all
+
+
+def with_preceding(
+    job: ClientJob, registry: ClientRegistry, broadcast: Broadcast, cohort: Sequence[int]
+) -> Broadcast:
+    """The broadcast, with what precedes each client in the cohort."""
+    preceding: dict[int, tuple[int, float]] = {}
+    batches = 0.0
+    for place, client in enumerate(cohort):
+        preceding[client] = place, batches
+        examples = registry.size(client)
+        steps = job.local.planned_steps(broadcast.round, client, examples)
+        batches += job.local.samples(broadcast.round, client, examples) / steps
+    return replace(broadcast, preceding=preceding)
