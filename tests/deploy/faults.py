@@ -33,7 +33,7 @@ KILLED, LATE, NAN, LARGE, REPLAY = NAMES[:3], NAMES[3:5], NAMES[5], NAMES[6], NA
 METHOD = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10)"
 ON = "digits(lda(0.5), clients=8)"
 TIMEOUT = 12.0
-LOCAL = ("--local-epochs", "20", "--lr", "0.01")
+LOCAL = ("--local-epochs", "100", "--lr", "0.01")
 SERVER_KILLS = (4, 9)
 REOPENED = 12
 
@@ -108,22 +108,27 @@ class Faults:
             time.sleep(0.2)
 
     def keep_killing(self) -> None:
-        """Kill a client's process in the middle of its next work, each time it has answered twice."""
-        killed_at = dict.fromkeys(KILLED, 0)
-        while not self.stop.wait(0.5):
-            for name in KILLED:
-                replies = self.replies(name)
-                if replies < killed_at[name] + 2:
+        """Kill each of some clients in the middle of its work, in every third round."""
+        done: set[tuple[str, int]] = set()
+        while not self.stop.wait(0.05):
+            round, working = self.at_work()
+            for place, name in enumerate(KILLED):
+                if name not in working or round % 3 != place or (name, round) in done:
                     continue
-                killed_at[name] = replies
+                done.add((name, round))
                 for child in self.children(name):
                     os.kill(child, signal.SIGKILL)
                     self.kills[name] += 1
 
-    def replies(self, name: str) -> int:
-        """How many replies of a client the server has."""
-        entries = self.made.entries()
-        return sum(e.get("client") == name and e.get("outcome") == "reply" for e in entries)
+    def at_work(self) -> tuple[int, set[str]]:
+        """The round that runs, and the clients that have not answered in it."""
+        round, working = -1, set[str]()
+        for entry in self.made.entries():
+            if "online" in entry:
+                round, working = entry["round"], set(entry["online"])
+            elif "outcome" in entry:
+                working.discard(entry["client"])
+        return round, working
 
     def children(self, name: str) -> list[int]:
         """The processes that the process of a client watches."""

@@ -20,6 +20,7 @@ from fedflat.deploy import extra
 from fedflat.deploy.certificates import Identity, issue
 from fedflat.deploy.federation_folder import open_federation_folder
 
+TEST = ("--test", "digits()")
 DATA = ("--data", "digits(iid(), clients=1)")
 
 
@@ -78,7 +79,7 @@ def test_a_port_in_use(fed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", open_federation_folder(fed).port))
         other.listen()
-        assert "Another process may use the port" in refused(capsys, "serve", "fedavg")
+        assert "Another process may use the port" in refused(capsys, "serve", "fedavg", *TEST)
 
 
 def test_a_server_that_is_not_there(fed: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +97,7 @@ def test_an_expired_certificate(fed: Path, capsys: pytest.CaptureFixture[str]) -
     words = ("join", "federation/participants/a.join", *DATA)
     assert "fedflat deploy init FOLDER --renew" in refused(capsys, *words)
     (fed / "server.crt").write_bytes(issue(ca, "server", 0).certificate)
-    assert "federation counts from" in refused(capsys, "serve", "fedavg")
+    assert "federation counts from" in refused(capsys, "serve", "fedavg", *TEST)
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", "[1]"])
@@ -124,6 +125,7 @@ def test_no_tls_must_be_asked_for_by_name(
     ("words", "why"),
     [
         ((), "name a method"),
+        (("fedavg",), "--test 'digits()'"),
         (("fedavg", "--seeds", "3"), "one run at a time"),
         (("fedavg", "--round-timeout", "5"), "--min-replies 1"),
         (("fedavg", "--federation", "nowhere"), "is not the folder of a federation"),
@@ -138,7 +140,7 @@ def test_what_a_server_refuses(
 
 
 def test_too_few_clients(fed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    why = refused(capsys, "serve", "fedavg", "--wait", "0.3", "--quiet")
+    why = refused(capsys, "serve", "fedavg", *TEST, "--wait", "0.3", "--quiet")
     assert "0 clients are here after 0.3 s, and 2 are needed; a, b are not" in why
     assert main(["deploy", "status", "federation"]) == 0
     assert "has ended" in capsys.readouterr().out

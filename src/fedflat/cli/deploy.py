@@ -59,7 +59,7 @@ def init(args: Namespace) -> int:
     folder = add_clients(folder, names, days=args.days)
     print(f"{path}: the server is at {folder.host}:{folder.port}, {_tls(folder.tls)}")
     for name in names:
-        print(f"  give {path / 'participants' / name}.join to {name}, and to nobody else")
+        print(f"  give {path / 'participants' / name}.join to {name} only")
     return 0
 
 
@@ -79,7 +79,12 @@ def serve(args: Namespace) -> int:
         )
     folder = open_federation_folder(Path(args.federation))
     agree_on_tls(folder.tls, args)
-    test = None if args.test is None else data_set(args.test)
+    if args.test is None:
+        raise SettingError(
+            "deploy serve: name a data set whose test examples the server has: --test 'digits()'. "
+            "Training examples of it are not used."
+        )
+    test = data_set(args.test)
     executor = Deployed(
         str(folder.path.resolve()),
         run=secrets.token_hex(6),

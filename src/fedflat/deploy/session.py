@@ -328,7 +328,7 @@ class Session:
 
 
 def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:8]) or "nobody"
+    shown = ", ".join(names[:8]) or "no client"
     return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 

@@ -71,7 +71,7 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         NETWORK,
         "--test",
         metavar="DATA",
-        help="the server's own test set, such as 'digits()' (default: test at clients)",
+        help="data set whose test examples the server has, such as 'digits()'; needed",
     )
     options.add(
         NETWORK,

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedflat.core.json_schema import check
-from fedflat.data.examples import ClientData, Examples
+from fedflat.data.examples import ClientData
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.skew import Skew
 from fedflat.errors import DataError, SettingError
@@ -35,7 +35,6 @@ CLIENT = {
 }
 """What a client says of its data: see `describe`."""
 ROSTER = {"clients": [CLIENT]}
-DTYPES = {str(t): t for t in (torch.uint8, torch.int64, torch.float32, torch.float64, torch.int32)}
 ONLINE: dict[str, Callable[[int], Sequence[int]]] = {}
 """By run: returns who can be asked in a round. The server's session sets it."""
 
@@ -114,7 +113,7 @@ class RemoteClients(DataSpec):
     run
         The id of the run.
     test
-        The server's own test set: that of another data set. None: models are tested at clients.
+        The server's own test set: that of another data set.
     """
 
     origin = "stays with clients on other machines"
@@ -125,18 +124,12 @@ class RemoteClients(DataSpec):
 
     def open(self, seed: int) -> Federation:
         """What the server knows of the clients."""
-        clients = self.roster()
-        test = blank(clients[0]) if self.test is None else self.test.open(seed).test
+        if self.test is None:
+            raise SettingError("remote_clients: the server needs a test set: --test DATA.")
+        clients, test = self.roster(), self.test.open(seed).test
         for client in clients:
-            check_fits(client, test, blank=self.test is None)
+            check_fits(client, test)
         tests = all(client["tests"] for client in clients)
-        if self.test is None and not tests:
-            without = [client["name"] for client in clients if not client["tests"]]
-            raise SettingError(
-                f"nothing could be tested: the server has no test set, and {', '.join(without)} "
-                "keep no test examples. Give the server a test set (--test DATA), or let clients "
-                'keep a part of theirs: --data "...(split=0.8)".'
-            )
         return RemoteFederation(
             [client["examples"] for client in clients],
             test,
@@ -158,29 +151,14 @@ class RemoteClients(DataSpec):
         return clients
 
 
-def blank(client: dict[str, Any]) -> ClientData:
-    """Two examples without content, in the shapes of a client's: enough to build a model."""
-
-    def zeros(form: dict[str, Any]) -> Tensor:
-        dtype = DTYPES.get(form["dtype"], torch.float32)
-        return torch.zeros(2, *form["shape"], dtype=dtype)
-
-    inputs = tuple(zeros(form) for form in client["inputs"])
-    examples = Examples(
-        inputs[0] if len(inputs) == 1 else inputs, zeros(client["targets"]), client["classes"]
-    )
-    return ClientData(examples, torch.arange(2))
-
-
-def check_fits(client: dict[str, Any], test: ClientData, *, blank: bool) -> None:
-    """Refuse a client whose data have other shapes or classes than the others or the test set."""
+def check_fits(client: dict[str, Any], test: ClientData) -> None:
+    """Refuse a client whose data have other shapes or classes than the server's test set."""
     needed = describe("", replace(test, held_out=None), test.examples.classes, ())
     for what in ("inputs", "targets", "classes"):
         if client[what] != needed[what]:
-            whose = "the first client's" if blank else "the server's test set"
             raise SettingError(
                 f"the data of {client['name']} do not fit: their {what} are {client[what]}, and "
-                f"those of {whose} are {needed[what]}. All must have the same form."
+                f"those of the server's test set are {needed[what]}. All must have the same form."
             )
 
 
