@@ -10,12 +10,11 @@ from fedflat.cli import main
 from fedflat.deploy.session import Session
 
 asked = Session.online_for
-WHEN = int(sys.argv[1])
 
 
 def online_for(self: Session, round: int) -> Sequence[int]:
     """Reopen the transport once."""
-    if round == WHEN and round not in self.online_in and self.job:
+    if round == int(sys.argv[1]) and round not in self.online_in and self.job:
         self.transport.reopen()
         self.log(reopened=round)
         self.wait_until(lambda: len(self.online()) >= self.least, "back")
