@@ -37,7 +37,7 @@ def compute_pictures(job: AnalysisJob, each: int, most: int) -> Result:
     There are `each` examples of a set, or one of each domain, at most `most`.
     """
     loaded, (_, model) = job.loaded, job.loaded.model(job.scope.model)
-    names, tests = class_names(loaded), _tests(loaded)
+    names, tests = class_names(loaded), scored_tests(loaded)
     sets = {}
     for done, (where, data) in enumerate(tests.items()):
         masks = _masks(loaded, model, data, choose_examples(data, each, most))
@@ -54,14 +54,18 @@ def compute_confusion(job: AnalysisJob) -> Result:
     """Return the confusion matrix of each test set, or of the examples of the scope."""
     loaded, scope, (_, model) = job.loaded, job.scope, job.loaded.model(job.scope.model)
     task, width = loaded.setup.exp.task, loaded.setup.job.learner.outputs
-    tests = _tests(loaded) if scope.where == "test" else {scope.where: loaded.examples(scope.where)}
+    tests = (
+        scored_tests(loaded)
+        if scope.where == "test"
+        else {scope.where: loaded.examples(scope.where)}
+    )
     sets = {}
     for done, (where, data) in enumerate(tests.items()):
         some = data
         if scope.examples is not None:
             some = subset(data, min(scope.examples, len(data)), scope.seed)
         matrix = torch.zeros(width, width, dtype=torch.long)
-        for _, batch, output in _predictions(loaded, model, some):
+        for _, batch, output in predictions(loaded, model, some):
             matrix += confusion(output.argmax(1), batch.targets, width, task.ignored_label).cpu()
         if matrix.any():
             sets[where] = matrix.tolist()
@@ -86,13 +90,13 @@ def _evenly_spaced(count: int, wanted: int) -> list[int]:
     return [(2 * i + 1) * count // (2 * wanted) for i in range(wanted)]
 
 
-def _tests(loaded: LoadedRun) -> dict[str, ClientData]:
+def scored_tests(loaded: LoadedRun) -> dict[str, ClientData]:
     """Return the test sets that have scores."""
     fed, task = loaded.setup.fed, loaded.setup.exp.task
     return {name: data for name, data in fed.tests.items() if name != task.reference}
 
 
-def _predictions(
+def predictions(
     loaded: LoadedRun, model: Model, data: ClientData
 ) -> Iterator[tuple[Tensor, Batch, Any]]:
     """Iterate over indices, batch and output of each batch, as the run evaluates them."""
@@ -108,7 +112,7 @@ def _masks(
 ) -> dict[int, Tensor]:
     """Return the predicted masks of the examples at these indices."""
     masks = {}
-    for places, _, output in _predictions(loaded, model, data):
+    for places, _, output in predictions(loaded, model, data):
         for row, place in enumerate(places.tolist()):
             if place in chosen:
                 masks[place] = output[row].argmax(0)
