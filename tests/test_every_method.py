@@ -56,6 +56,7 @@ ROWS = {
     "all_clients": "all_clients()",
     "asam": "asam(rho=0.2, eta=0.1)",
     "centralised": "centralised() + sam(rho=0.05)",
+    "bfloat16": "bfloat16()",
     "cfsi": "cfsi(share=0.2)",
     "chain": "chain(sam(rho=0.05), feddyn(alpha=0.1))",
     "clip": "clip(norm=0.5)",
@@ -88,6 +89,7 @@ ROWS = {
     "fedvc": "fedvc(n=5)",
     "fedyogi": "fedyogi(lr=0.05)",
     "fsa": "fsa(rho=0.05, rho_larger=0.3, top=1, score='mse')",
+    "int8": "int8()",
     "krum": "krum(attackers=0, keep=2)",
     "lab": "lab()",
     "last_sam": "last_sam(rho=0.05)",
@@ -113,6 +115,7 @@ ROWS = {
     "server_sgd": "server_sgd(lr=steps([0, 1], [1.0, 0.5]))",
     "silobn": "silobn()",
     "swa": "swa(start=1, cycle=1, high=0.05, low=0.01)",
+    "top_k": "top_k(share=0.1)",
     "trimmed_mean": "trimmed_mean(trim=1)",
     "wima": "wima(window=2, scope='classifier')",
     "yogi": "yogi(lr=0.05)",
@@ -156,6 +159,9 @@ TOGETHER = [
     "centralised() + last_sam(rho=0.05)",
     "self_training(sure=0.5) + sam(rho=0.05) + swa(start=1, cycle=1)",
     "fedgloss(rho_s=0.1, beta=10.0) + dp(noise=0.5, clip=0.1) + wima(window=2)",
+    "fedgloss(rho_s=0.1, beta=10.0) + top_k(share=0.1) + swa(start=1, cycle=1)",
+    "scaffold() + int8() + sam(rho=0.05)",
+    "fedavg() + dp(noise=0.5, clip=0.1) + int8()",
     "feddyn(alpha=0.1) + sam(rho=0.05) + dp(noise=0.5, clip=0.1) + server_momentum(beta=0.5)",
 ]
 """Combinations of the papers, and some of our own."""
@@ -419,6 +425,16 @@ def _exchanges(method: Method) -> int:
     return method.cost.local_trainings * (1 - at_client) + method.cost.full_gradients
 
 
+def _packed_bytes(method: Method, dim: int) -> int:
+    """Bytes of an update of fewer than 1024 numbers: values, scale or places, dtype or size."""
+    sizes = {
+        "bfloat16": 2 * dim + 4,
+        "int8": dim + 4 + 4,
+        "top_k": 8 * math.ceil(0.1 * dim) + 8,
+    }
+    return next((sizes[piece.key] for piece in method.client if piece.key in sizes), 4 * dim)
+
+
 def _declared_cost(setup: RunSetup, run_folder: Costs, ears: Listening) -> None:
     exp, cost = setup.exp, setup.exp.method.cost
     model = setup.job.learner.initial()
@@ -431,6 +447,7 @@ def _declared_cost(setup: RunSetup, run_folder: Costs, ears: Listening) -> None:
     )  # two numbers in double precision
     numbers[0] += exchanges * _teacher(exp.method)
     numbers[0] += 2 if any(piece.key == "dp" for piece in exp.method.client) else 0  # a double
+    numbers[1] -= len(model.params) - _packed_bytes(exp.method, len(model.params)) / 4
     declared = tuple(4 * clients * (n + whole) if cost.down else 0 for n in numbers)
     visits = [
         request

@@ -160,11 +160,13 @@ from fedflat.methods.pieces import adagrad as adagrad
 from fedflat.methods.pieces import adam as adam
 from fedflat.methods.pieces import all_clients as all_clients
 from fedflat.methods.pieces import asam as asam
+from fedflat.methods.pieces import bfloat16 as bfloat16
 from fedflat.methods.pieces import cfsi as cfsi
 from fedflat.methods.pieces import clip as clip
 from fedflat.methods.pieces import cutout as cutout
 from fedflat.methods.pieces import ema as ema
 from fedflat.methods.pieces import fedbn as fedbn
+from fedflat.methods.pieces import int8 as int8
 from fedflat.methods.pieces import krum as krum
 from fedflat.methods.pieces import lab as lab
 from fedflat.methods.pieces import last_sam as last_sam
@@ -181,6 +183,7 @@ from fedflat.methods.pieces import server_momentum as server_momentum
 from fedflat.methods.pieces import server_sgd as server_sgd
 from fedflat.methods.pieces import silobn as silobn
 from fedflat.methods.pieces import swa as swa
+from fedflat.methods.pieces import top_k as top_k
 from fedflat.methods.pieces import trimmed_mean as trimmed_mean
 from fedflat.methods.pieces import wima as wima
 from fedflat.methods.pieces import yogi as yogi

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fedflat.client.attacker import Attacker
+from fedflat.client.compression import PACKED
 from fedflat.client.evaluate import headline, own_scores
 from fedflat.client.full_gradient import full_gradient
 from fedflat.client.learner import Learner, Oracle, Terms
@@ -209,6 +210,7 @@ def _local_train(job: ClientJob, request: Request, data: ClientData, spy: Spy | 
         steps=result.steps,
         client_params=result.own if job.returns_models else None,
         request=request.id,
+        packed=next((v.scratch[PACKED] for _, v in stack if PACKED in v.scratch), None),
     )
     return reply, {piece.key: v.state for piece, v in stack if v.state}
 

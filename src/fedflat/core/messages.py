@@ -15,6 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from fedflat.core.codecs import Packed
 from fedflat.core.flat import Model
 from fedflat.core.instruction import Instruction
 from fedflat.core.seeds import request_seed
@@ -152,6 +153,15 @@ class Reply(_Payload):
     """
     request: str = ""
     """The id of the request that it answers."""
+    packed: Packed | None = None
+    """The compressed form of ``delta`` in which it is sent, if it is compressed."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors that are sent."""
+        if self.packed is None:
+            return super().nbytes
+        return self.packed.nbytes + _nbytes(self.buffers, extras=self.extras)
 
     @property
     def weight(self) -> float:

@@ -1,6 +1,6 @@
 """The layout of a message: JSON and tensors under a digest.
 
-    "fedflat message 2\\n" | digest of the rest, 16 bytes | length of the text, 4 | text | tensors
+    "fedflat message 3\\n" | digest of the rest, 16 bytes | length of the text, 4 | text | tensors
 
 The text is JSON. The tensors are safetensors with numbers for names, by which the text refers to
 them. Numbers, dtypes and shapes come out as they went in; JSON has no NaN and no infinity, which
@@ -22,7 +22,7 @@ from fedflat.core.flat import Model
 from fedflat.core.messages import Extras
 from fedflat.files import Damaged, digest, pack, parse_json
 
-MAGIC = b"fedflat message 2\n"
+MAGIC = b"fedflat message 3\n"
 SIGN, LENGTH = 16, 4
 """Bytes of the digest, and of the length of the text."""
 MOST, MOST_TEXT = 2**33, 2**28

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from fedflat.client.piece import ClientState
 from fedflat.client.training import Request
+from fedflat.core.codecs import CODECS, Packed, unpack
 from fedflat.core.failures import REASONS, ClientFailure
 from fedflat.core.flat import Model
 from fedflat.core.json_schema import Schema, check
@@ -200,7 +201,8 @@ _SCHEMAS: dict[str, Schema] = {
         "kind": str,
         "request": str,
         "client": int,
-        "delta": int,
+        "delta": (int, None),
+        "packed": ({"codec": set(CODECS), "tensors": {"*": int}}, None),
         "buffers": int,
         "examples": int,
         "samples": int,
@@ -291,11 +293,18 @@ def _read_request(text: dict[str, Any], reader: TensorReader) -> RequestMessage:
 
 def _reply(answer: ClientReply, writer: TensorWriter) -> dict[str, Any]:
     reply = answer.reply
+    packed = reply.packed
     return {
         "kind": "reply",
         "request": reply.request,
         "client": reply.client,
-        "delta": writer.put(reply.delta),
+        "delta": writer.put(reply.delta) if packed is None else None,
+        "packed": None
+        if packed is None
+        else {
+            "codec": packed.codec,
+            "tensors": {name: writer.put(t) for name, t in packed.tensors.items()},
+        },
         "buffers": writer.put(reply.buffers),
         "examples": reply.examples,
         "samples": reply.samples,
@@ -309,9 +318,15 @@ def _reply(answer: ClientReply, writer: TensorWriter) -> dict[str, Any]:
 
 
 def _read_reply(text: dict[str, Any], reader: TensorReader) -> ClientReply:
+    found = text["packed"]
+    if (found is None) == (text["delta"] is None):
+        raise Damaged("it must have an update or a compressed one")
+    packed = found and Packed(
+        found["codec"], {name: reader.take(n) for name, n in found["tensors"].items()}
+    )
     reply = Reply(
         client=text["client"],
-        delta=reader.take(text["delta"]),
+        delta=unpack(packed) if packed else reader.take(text["delta"]),
         buffers=reader.take(text["buffers"]),
         examples=text["examples"],
         samples=text["samples"],
@@ -320,6 +335,7 @@ def _read_reply(text: dict[str, Any], reader: TensorReader) -> ClientReply:
         steps=text["steps"],
         client_params=reader.model(text["client_params"]),
         request=text["request"],
+        packed=packed,
     )
     return ClientReply(reply, reader.all(text["state"]), text["kept"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedflat.client.batch_transforms import Cutout, Mixup
+from fedflat.client.compression import Bfloat16, Int8, TopK
 from fedflat.client.gradient_transforms import Clip, Prox
 from fedflat.client.loss_terms import Man
 from fedflat.client.lr_schedules import PolyRate
@@ -69,6 +70,29 @@ def mixup() -> None:
 @made_of(Cutout)
 def cutout() -> None:
     """A square set to 0 in each image (DeVries and Taylor, 2017)."""
+
+
+@made_of(Bfloat16)
+def bfloat16() -> None:
+    """Updates rounded to bfloat16, with error feedback: half of the bytes."""
+
+
+@made_of(Int8)
+def int8() -> None:
+    """Updates rounded to 8 bits, with error feedback: a quarter of the bytes.
+
+    Blocks of 1024 entries share a scale.
+    """
+
+
+@method
+def top_k(share: float = TopK.share, feedback: bool = TopK.feedback) -> Method:
+    """The largest entries of each update only, with error feedback (Stich et al., NeurIPS 2018).
+
+    ``share`` is the part of the entries that is sent. Each takes its own bytes and four for its
+    position.
+    """
+    return Method(client=(TopK(feedback, share),))
 
 
 @made_of(optimizers.ServerSgd)
