@@ -1,6 +1,6 @@
 """The lists of public names that follow from what is registered and from ``fedflat/__init__.py``.
 
-    python -m fedflat.public       # writes them anew, after a method, a data set, a model or another name was added
+    python -m fedflat.public       # writes them again, after a name was added
 
 ``exports.py`` has the names that texts can use, and their modules, so that
 ``import fedflat`` need not import those to know them. ``__init__.pyi`` tells type checkers and

@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 from fedflat.data.batch import Batch
+from fedflat.data.derived import DelegatingExamples
 from fedflat.data.domains import Domains
 from fedflat.data.examples import AnyExamples, ClientData, Examples
 from fedflat.data.federation import Federation, PartitionedFederation
-from fedflat.data.wrapped import Wrapped
 from fedflat.errors import SettingError
 
 
 @dataclass(frozen=True)
-class DomainInputs(Wrapped):
+class DomainInputs(DelegatingExamples):
     """Examples with the number of their domain as a second input."""
 
     numbers: Tensor

@@ -10,15 +10,14 @@ import torch
 from torch import Tensor
 
 from fedflat.data.batch import Batch
-from fedflat.data.derived_set import DerivedSet
+from fedflat.data.derived import DelegatingExamples, DerivedSet
 from fedflat.data.examples import AnyExamples
 from fedflat.data.federation import PartitionedFederation
 from fedflat.data.styles.frequencies import restyled
-from fedflat.data.wrapped import Wrapped
 
 
 @dataclass(frozen=True)
-class Restyled(Wrapped):
+class Restyled(DelegatingExamples):
     """Images that get a random style whenever they are trained on, before augmentation."""
 
     styles: Tensor

@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from fedflat.data.batch import Batch
-from fedflat.data.changed import changed
+from fedflat.data.derived import DelegatingExamples, changed
 from fedflat.data.examples import AnyExamples
 from fedflat.data.federation import Federation
-from fedflat.data.wrapped import Wrapped
 from fedflat.errors import SettingError
 
 WHY = (
@@ -42,7 +41,7 @@ class Absent:
         raise SettingError(WHY)
 
 
-class Targetless(Wrapped):
+class Targetless(DelegatingExamples):
     """Examples that refuse access to their targets."""
 
     @property

@@ -124,7 +124,8 @@ def register(kind: str, name: str | None = None) -> Callable[[F], F]:
         if before and (before.kind != kind or _of_another(before.home, home)):
             where = before.home if before.plugin is None else before.plugin.name
             raise SpellingError(
-                f"{registered_name!r} is the name of a {before.kind} already, in {where}. Choose another name."
+                f"{registered_name!r} is the name of a {before.kind} already, in {where}. Choose "
+                "another name."
             )
         _REGISTRY[registered_name] = RegisteredName(registered_name, kind, make, home)
         _NAMES[make] = registered_name
@@ -142,7 +143,8 @@ def _refuse_unwritable(name: object) -> None:
         or normalize("NFKC", name) != name  # as Python reads it
     ):
         raise SpellingError(
-            f"register: {shown(name)} cannot be written as a name in a text. Choose a name of letters, digits and _ "
+            f"register: {shown(name)} cannot be written as a name in a text. Choose a name of "
+            "letters, digits and _ "
             "that does not begin with a digit and is no keyword of Python."
         )
 
@@ -275,7 +277,8 @@ def parse_list(text: str, kind: str) -> tuple[Any, ...]:
 def _tree(text: str) -> ast.expr:
     if not isinstance(text, str) or len(text) > LONGEST_TEXT:
         raise SpellingError(
-            f"cannot read {shown(text)}: a text of at most {LONGEST_TEXT} characters is needed. {_SHAPE}"
+            f"cannot read {shown(text)}: a text of at most {LONGEST_TEXT} characters is needed. "
+            f"{_SHAPE}"
         )
     text = text.strip()
     try:
@@ -296,7 +299,10 @@ def _too_deep(text: str) -> SpellingError:
 
 
 LONGEST_TEXT = 10_000
-_SHAPE = "Write calls of known names, numbers, strings, lists and '+', as in \"feddyn(alpha=0.01) + sam(rho=0.05)\"."
+_SHAPE = (
+    "Write calls of known names, numbers, strings, lists and '+', as in \"feddyn(alpha=0.01) + "
+    'sam(rho=0.05)".'
+)
 
 
 def _read(node: ast.expr, kind: str | None, text: str) -> Any:

@@ -62,7 +62,7 @@ def settings_text(settings: dict[str, Any]) -> str:
 
     >>> settings_text({"set": "test", "examples": 500, "of": 10000, "seed": 0, "power": True})
     '500 of 10,000 test examples, power'
-    >>> settings_text({"set": "client:3", "examples": None, "of": 40, "models": ["a", "b"], "span": 1.0})
+    >>> settings_text({"set": "client:3", "of": 40, "models": ["a", "b"], "span": 1.0})
     'all 40 examples of client:3, models a+b, span 1.0'
     """
     rest = {name: value for name, value in settings.items() if value not in (None, False, 0)}

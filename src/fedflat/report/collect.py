@@ -1,12 +1,15 @@
 """Run folders as one document: everything the page shows, as plain JSON values.
 
-boards      one entry for each section (data set, partition, task and score): which method is ahead, the target
-methods     one entry for each method of a section: its board, its summary over seeds, its curves, its metrics
+boards      one entry for each section (data set, partition, task and score): the leading method,
+            the target
+methods     one entry for each method of a section: its board, its summary over seeds, its curves,
+            its metrics
 runs        one entry for each run: its folder, seed, state, machine, the command that repeats it
 kinds       the registered analyses: id, title and position of each
 curvature, surface, ...
-            by the id of a kind: one entry for each analysis, with the places of its method and its run
-recorded    the labels of recorded metrics, by key;  heatmaps  one entry for each of them that is a list, and run
+            by the id of a kind: one entry for each analysis, with its method and its run
+recorded    the labels of recorded metrics, by key
+heatmaps    one entry for each recorded metric that is drawn as a heat map, and run
 album       the pictures that examples name by their places
 groups      one entry for each run whose clients are in groups: labels of clients and of groups
 problems    what could not be read;  missing  what was not measured
@@ -157,7 +160,10 @@ def _board_of(kind: Kind, boards: Sequence[Leaderboard]) -> int:
 def _lead(boards: Sequence[Leaderboard]) -> str:
     if len(boards) < 2:
         return "".join(board.lead for board in boards)
-    return f"{len(boards)} sections, one for each data set, partition and task. Nothing is compared across sections."
+    return (
+        f"{len(boards)} sections, one for each data set, partition and task. Nothing is compared "
+        "across sections."
+    )
 
 
 def _counted(results: Sequence[Result]) -> list[Result]:
@@ -174,7 +180,10 @@ def _title(methods: Sequence[str], boards: Sequence[Leaderboard]) -> str:
     )
     data = f"{len(sets)} data sets" if len(sets) > 1 else f"{sets.pop()}, {len(texts)} partitions"
     named = list(dict.fromkeys(methods))
-    return f"{named[0] if len(named) == 1 else f'{len(named)} methods'} on {texts.pop() if len(texts) == 1 else data}"
+    return (
+        f"{named[0] if len(named) == 1 else f'{len(named)} methods'} on "
+        f"{texts.pop() if len(texts) == 1 else data}"
+    )
 
 
 def _data_of(scenario: Scenario) -> str:
@@ -187,7 +196,8 @@ def _going(results: Sequence[Result]) -> str:
     going = sum(result.status == "running" for result in results)
     if going and len(results) == 1:
         sentences.append(
-            f"The run is not finished: it has done {_done(results[0])} of {results[0].rounds} rounds."
+            f"The run is not finished: it has done {_done(results[0])} of {results[0].rounds} "
+            "rounds."
         )
     elif going:
         sentences.append(

@@ -75,7 +75,8 @@ def draw_figures(document: Document, folder: Path, formats: Sequence[str] = FORM
         import matplotlib
     except ImportError:
         return [
-            "Figures need matplotlib, which is not installed: `pip install 'fedflat[figures]'` brings it."
+            "Figures need matplotlib, which is not installed: `pip install 'fedflat[figures]'` "
+            "brings it."
         ]
     matplotlib.use("agg")
     from matplotlib import pyplot

@@ -118,7 +118,8 @@ def boards_of(
         if target is None and len(given) > 1:
             texts = " and ".join(map(headline.goal, given))
             problems.append(
-                f"The studies on {scenario.title} have different targets ({texts}). None of them is used: --target "
+                f"The studies on {scenario.title} have different targets ({texts}). None of them "
+                "is used: --target "
                 "sets one for all."
             )
         wanted = given[0] if target is None and len(given) == 1 else target

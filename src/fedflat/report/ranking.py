@@ -99,7 +99,10 @@ def lead(standings: Sequence[RankedRun]) -> str:
     figure = judged.with_unit(best.score, best.spread)
     best_of = f"the {'highest' if judged.higher_is_better else 'lowest'} {judged.label}"
     if not others:
-        return f"{best.method} reaches {figure if judged == ACCURACY else f'{judged.label} {figure}'} ({best.counted})."
+        return (
+            f"{best.method} reaches "
+            f"{figure if judged == ACCURACY else f'{judged.label} {figure}'} ({best.counted})."
+        )
     if len(best.seeds) == 1:
         return f"{best.method} has {best_of}, {figure} (1 seed: {CHANCE})."
     near = [other for other in others if not best.ahead_of(other)]

@@ -19,7 +19,7 @@ _OMITTED = {one.name: one.omitted_value for one in (*_OF_A_RUN, *MACHINE) if one
 
 
 def settings(experiment: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a run by the names of their options; settings that the run does not have are left out.
+    """The settings that a run has, by the names of their options.
 
     >>> settings({"rounds": 5, "local": {"lr": 0.1}, "seed": 1})
     {'rounds': 5, 'lr': 0.1, 'seed': 1}
@@ -51,7 +51,8 @@ def not_default(found: dict[str, Any]) -> dict[str, Any]:
 def command(experiment: dict[str, Any], how: dict[str, Any]) -> str:
     """The command that repeats a run; empty if only Python can start the run.
 
-    >>> command({"method": "fedavg()", "on": "digits()", "model": "mlp()", "rounds": 5, "loss": "cross_entropy"}, {})
+    >>> settings = {"method": "fedavg()", "on": "digits()", "model": "mlp()", "rounds": 5}
+    >>> command(settings | {"loss": "cross_entropy"}, {})
     "fedflat run 'fedavg()' --on 'digits()' --model 'mlp()' --rounds 5"
     """
     if not all(isinstance(experiment.get(name), str) for name in ("method", "on", "model", "loss")):

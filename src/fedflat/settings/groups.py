@@ -127,7 +127,8 @@ class RunSettings(PlainFields):
     )
     dtype: str = setting(
         "float32",
-        "number type; mixed is float32 with bfloat16 in forward and backward passes where that is safe",
+        "number type; mixed is float32 with bfloat16 in forward and backward passes where that is "
+        "safe",
         purpose=EXECUTION,
         metavar="TYPE",
         allowed=("float32", "float64", "mixed"),
@@ -141,7 +142,8 @@ class RunSettings(PlainFields):
     )
     convolutions: str = setting(
         AUTO,
-        "CPU convolution algorithm: `direct` (PyTorch), `quick` (Winograd) or `auto`. Results differ only by "
+        "CPU convolution algorithm: `direct` (PyTorch), `quick` (Winograd) or `auto`. Results "
+        "differ only by "
         "rounding.",
         purpose=EXECUTION,
         metavar="KIND",
@@ -150,7 +152,8 @@ class RunSettings(PlainFields):
     )
     on_bad: str = setting(
         "raise",
-        "on a reply with NaN or infinity, end with an error, skip the reply, or stop the run as diverged",
+        "on a reply with NaN or infinity, end with an error, skip the reply, or stop the run as "
+        "diverged",
         purpose=SERVER,
         metavar="ACTION",
         allowed=("raise", "skip", "stop"),
@@ -182,7 +185,8 @@ class SamplerSettings(PlainFields):
     )
     kind: str | None = setting(
         None,
-        "select clients without replacement, each independently, or in proportion to their examples (FedVC)",
+        "select clients without replacement, each independently, or in proportion to their "
+        "examples (FedVC)",
         purpose=SERVER,
         option="sampler",
         metavar="KIND",
@@ -192,7 +196,8 @@ class SamplerSettings(PlainFields):
     )
     seeding: str = setting(
         "run",
-        "select clients by the seed of the run and the round, or by the round only, equal for all seeds",
+        "select clients by the seed of the run and the round, or by the round only, equal for all "
+        "seeds",
         purpose=SERVER,
         option="sampler_seed",
         metavar="KIND",
@@ -314,7 +319,8 @@ class ExecutionSettings(PlainFields):
 
     executor: ExecutorLike = setting(
         "auto",
-        "where clients are trained, such as workers, stacked, in-process or auto; see `fedflat list executors`",
+        "where clients are trained, such as workers, stacked, in-process or auto; see `fedflat "
+        "list executors`",
         purpose=EXECUTION,
         metavar="NAME",
         text=True,
@@ -353,7 +359,8 @@ class ExecutionSettings(PlainFields):
     )
     logger: str | None = setting(
         None,
-        "loggers that receive the numbers of the run, separated by commas; they work offline, in the run folder. "
+        "loggers that receive the numbers of the run, separated by commas; they work offline, in "
+        "the run folder. "
         "See `fedflat list loggers`.",
         purpose=RECORDING,
         metavar="LOGGERS",

@@ -125,8 +125,10 @@ class Setting:
 def as_option(name: str, value: Any) -> str:
     """A setting as an option and its value.
 
-    >>> as_option("local_epochs", 5), as_option("drop_last", True), as_option("on", "digits(lda(0))")
-    ('--local-epochs 5', '--drop-last', "--on 'digits(lda(0))'")
+    >>> as_option("local_epochs", 5), as_option("drop_last", True)
+    ('--local-epochs 5', '--drop-last')
+    >>> as_option("on", "digits(lda(0))")
+    "--on 'digits(lda(0))'"
     """
     option = "--" + name.replace("_", "-")
     return option if value is True else f"{option} {quote(str(value))}"

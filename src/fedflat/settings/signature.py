@@ -1,6 +1,6 @@
 """Settings as keyword arguments, in signatures and, as ``arguments.pyi``, for type checkers.
 
-python -m fedflat.settings.signature       # rewrites arguments.pyi after a setting was added or changed
+python -m fedflat.settings.signature     # rewrites arguments.pyi after a setting has changed
 """
 
 from __future__ import annotations

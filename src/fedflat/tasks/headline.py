@@ -91,7 +91,8 @@ class Headline:
     def format(self, value: float, spread: float = math.nan) -> str:
         """A value for display without its unit, with its spread if given; ``-`` for NaN.
 
-        >>> ACCURACY.format(math.nan), Headline("rmse").format(1234.5, 6.7), Headline("rmse").format(2e-9)
+        >>> rmse = Headline("rmse")
+        >>> ACCURACY.format(math.nan), rmse.format(1234.5, 6.7), rmse.format(2e-9)
         ('-', '1234 ± 7', '2.000e-09')
         """
         return self.seen(value * self.factor, spread * self.factor)

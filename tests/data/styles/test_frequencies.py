@@ -170,7 +170,7 @@ def test_what_cannot_be_is_refused() -> None:
     x = photo(1, 3, 8, 8)
     with pytest.raises(
         SettingError,
-        match=r"frequencies up to 4 cannot be told apart in images of height 8. Use at",
+        match=r"frequencies up to 4 cannot be distinguished in images of height 8. Use at",
     ):
         amplitudes(x, (4, 1))
     with pytest.raises(

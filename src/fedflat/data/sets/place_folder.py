@@ -147,7 +147,8 @@ def read_index(folder: Path) -> list[PlaceImage]:
             rows = list(csv.DictReader(file))
     except FileNotFoundError:
         raise DataError(
-            f"{path} is missing. It lists name, role, and east_m, north_m or lat, lon of each image."
+            f"{path} is missing. It lists name, role, and east_m, north_m or lat, lon of each "
+            "image."
         ) from None
     except (OSError, csv.Error, UnicodeDecodeError) as error:
         raise DataError(

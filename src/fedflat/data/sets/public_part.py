@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedflat.core.seeds import torch_generator
-from fedflat.data.derived_set import DerivedSet
+from fedflat.data.derived import DerivedSet
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation, PartitionedFederation
 from fedflat.errors import SettingError, number

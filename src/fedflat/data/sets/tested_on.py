@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fedflat.data.derived_set import DerivedSet
+from fedflat.data.derived import DerivedSet
 from fedflat.data.federation import DataSpec, Federation, OnDemand, PartitionedFederation
 from fedflat.errors import SettingError, flag
 from fedflat.registry.specs import name_of, register

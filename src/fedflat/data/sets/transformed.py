@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
 from fedflat.core.seeds import numpy_generator
-from fedflat.data.derived_set import DerivedSet
+from fedflat.data.derived import DerivedSet
 from fedflat.data.domains import Domains
 from fedflat.data.examples import AnyExamples, ClientData, Examples
 from fedflat.data.federation import PartitionedFederation

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedflat.data.derived_set import DerivedSet
+from fedflat.data.derived import DerivedSet
 from fedflat.data.federation import Federation
 from fedflat.data.unlabelled import without_labels
 from fedflat.registry.specs import register

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from fedflat.data.batch import Batch
-from fedflat.data.changed import changed
-from fedflat.data.derived_set import DerivedSet
+from fedflat.data.derived import DerivedSet, changed
 from fedflat.data.examples import AnyExamples, ClientData
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.unlabelled import Targetless

@@ -52,7 +52,7 @@ class Logger(ABC):
 def loggers_of(text: str | None) -> list[Logger]:
     """New loggers, one for each that a text names.
 
-    >>> [logger.name for logger in loggers_of("wandb, tensorboard")], loggers_of(None), loggers_of("none")
+    >>> [one.name for one in loggers_of("wandb, tensorboard")], loggers_of(None), loggers_of("none")
     (['wandb', 'tensorboard'], [], [])
     """
     found = () if text in (None, "", "none") else parse_list(str(text), "logger")
@@ -67,8 +67,10 @@ def check_installed(text: str | None) -> None:
             ours = plugin_of(type(logger).__module__) is None
             package = f"'fedflat[{logger.name}]'" if ours else " ".join(missing)
             raise SettingError(
-                f"logger: {logger.name} needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} "
-                f"not installed. Install with: pip install {package}, or remove {logger.name} from --logger."
+                f"logger: {logger.name} needs {' and '.join(missing)}, which "
+                f"{'is' if len(missing) == 1 else 'are'} "
+                f"not installed. Install with: pip install {package}, or remove {logger.name} "
+                "from --logger."
             )
 
 

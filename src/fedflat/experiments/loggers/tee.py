@@ -48,7 +48,8 @@ class LoggedRunFolder(RunFolder):
             except Exception as error:
                 self._loggers.remove(logger)
                 self.run_folder.say(
-                    f"the logger {logger.name} failed ({type(error).__name__}: {error}) and is not used any more. The "
+                    f"the logger {logger.name} failed ({type(error).__name__}: {error}) and is "
+                    "not used any more. The "
                     f"run continues, and {self.run_folder.folder} has all its numbers."
                 )
 

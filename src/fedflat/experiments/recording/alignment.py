@@ -30,14 +30,19 @@ class Alignment(Metric):
 
     title = "Alignment"
     note = (
-        "The cosine between the pseudo-gradients of a round and of the round before it. The pseudo-gradient is the "
-        "mean over clients of sent minus returned parameters, before the server step. 1: same direction, -1: opposite."
+        "The cosine between the pseudo-gradients of a round and of the round before it. The "
+        "pseudo-gradient is the "
+        "mean over clients of sent minus returned parameters, before the server step. 1: same "
+        "direction, -1: opposite."
     )
 
     def cost(self, setup: RunSetup) -> str:
         """One vector to keep."""
         one = size(setup.job.learner.flat.layout.dim * setup.job.learner.dtype.itemsize)
-        return f"one product of two vectors a round, and one more vector ({one}) in memory and in checkpoints"
+        return (
+            f"one product of two vectors a round, and one more vector ({one}) in memory and in "
+            "checkpoints"
+        )
 
     def on_aggregate(self, s: RoundView, replies: Replies) -> None:
         """Keep the pseudo-gradient; a later exchange of the round replaces it."""

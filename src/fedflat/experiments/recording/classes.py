@@ -37,7 +37,8 @@ class Classes(Metric):
         """The task must be a classification, and the model must return a score per class."""
         if not setup.exp.task.classifies:
             raise SettingError(
-                f"record: {setup.exp.task} has no class per example. Remove {self.key!r} from --record."
+                f"record: {setup.exp.task} has no class per example. Remove {self.key!r} from "
+                "--record."
             )
         batch = setup.fed.test.batch(
             torch.arange(min(2, len(setup.fed.test))), setup.job.learner.dtype
@@ -46,7 +47,8 @@ class Classes(Metric):
         if output.dim() != 2 or output.shape[1] < setup.fed.classes:
             raise SettingError(
                 f"record: {self.key!r} needs a score for each of {setup.fed.classes} classes, "
-                f"and the model's output has the shape {tuple(output.shape)}. Remove it from --record."
+                f"and the model's output has the shape {tuple(output.shape)}. Remove it from "
+                "--record."
             )
 
     def on_round_end(self, s: RoundView, new: StepResult) -> Seen:

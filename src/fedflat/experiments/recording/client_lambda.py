@@ -41,7 +41,10 @@ class ClientLambda(Metric):
     def labels(self) -> dict[str, str]:
         """Which eigenvalue it is."""
         first = "The largest" if self.k == 1 else f"The {self.k}-th largest"
-        note = f"{first} Hessian eigenvalue of each client's model on its own data, mean over the clients of the round."
+        note = (
+            f"{first} Hessian eigenvalue of each client's model on its own data, mean over the "
+            "clients of the round."
+        )
         return {**super().labels, "title": f"λ{_subscript(self.k)} at the clients", "note": note}
 
     def check(self, setup: RunSetup) -> None:
@@ -53,7 +56,8 @@ class ClientLambda(Metric):
         from fedflat.flatness.spectrum import steps_of
 
         return (
-            f"expensive: every evaluation, at least {steps_of(self.k) + 1} Hessian products over the data of each "
+            f"expensive: every evaluation, at least {steps_of(self.k) + 1} Hessian products over "
+            "the data of each "
             "client of the round, each as costly as two gradients"
         )
 

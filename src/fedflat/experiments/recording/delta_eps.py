@@ -35,8 +35,10 @@ class DeltaEps(Metric):
 
     title = "Error of the stale perturbation"
     note = (
-        "The distance, from 0 to twice rho, between the server's perturbation, along last round's pseudo-gradient, and "
-        "the one along the pseudo-gradient that this round's clients return from the unperturbed model."
+        "The distance, from 0 to twice rho, between the server's perturbation, along last round's "
+        "pseudo-gradient, and "
+        "the one along the pseudo-gradient that this round's clients return from the unperturbed "
+        "model."
     )
 
     def cost(self, setup: RunSetup) -> str:

@@ -30,11 +30,17 @@ class Drift(Metric):
     epochs."""
 
     title = "Drift"
-    note = "The distance of clients' models from the model they were sent, mean over clients and local epochs."
+    note = (
+        "The distance of clients' models from the model they were sent, mean over clients and "
+        "local epochs."
+    )
 
     def cost(self, setup: RunSetup) -> str:
         """One norm an epoch."""
-        return f"one norm at the end of each {'local training' if _by_steps(setup.exp.local) else 'local epoch'}"
+        return (
+            "one norm at the end of each "
+            f"{'local training' if _by_steps(setup.exp.local) else 'local epoch'}"
+        )
 
     def pieces(self, local: LocalTraining) -> tuple[Piece, ...]:
         """The one that measures."""

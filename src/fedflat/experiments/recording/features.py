@@ -29,7 +29,10 @@ class Features(Metric):
     """
 
     title = "Norm of the outputs"
-    note = "The mean norm of the model's outputs on a client's examples, mean over the clients of the round."
+    note = (
+        "The mean norm of the model's outputs on a client's examples, mean over the clients of "
+        "the round."
+    )
 
     def check(self, setup: RunSetup) -> None:
         """The clients' data must be on this machine."""

@@ -29,7 +29,7 @@ class RoundView(RoundCallback):
     """One round, as metrics see it; ``see`` returns what they recorded. Without metrics nothing is
     done.
 
-    prepared
+    setup
         The run.
     cohort
         The clients of the round.
@@ -158,5 +158,6 @@ def refuse_elsewhere(metric: Metric, setup: RunSetup) -> None:
     """Refuse a metric that needs client data where the data are not on this machine."""
     if not setup.fed.here:
         raise SettingError(
-            f"record: {metric.key} needs the clients' data, which are not on this machine. Remove it from --record."
+            f"record: {metric.key} needs the clients' data, which are not on this machine. Remove "
+            "it from --record."
         )

@@ -66,7 +66,8 @@ def find(name: str) -> Preset:
     """
     if name not in _by_name():
         raise SpellingError(
-            f"unknown preset {name!r}.{nearest(name, _by_name())} `fedflat list presets` lists them all."
+            f"unknown preset {name!r}.{nearest(name, _by_name())} `fedflat list presets` lists "
+            "them all."
         )
     return _by_name()[name]
 

@@ -118,7 +118,8 @@ STREET = World(
 )  # fmt: skip
 CAMVID = World(
     "camvid", "camvid(crop=[128, 192])",
-    "street(towns=6, weather='sun,clouds,dusk', clients=60, width=240, height=180, classes='camvid', seed=7)",
+    "street(towns=6, weather='sun,clouds,dusk', clients=60, width=240, height=180, "
+    "classes='camvid', seed=7)",
     "bisenetv2(width=0.25)", 100, 0.01, "", "True", 20, 0.05, SMALL | {"clients_per_round": 5},
 )  # fmt: skip
 
@@ -193,7 +194,10 @@ def _start(world: World, row: str) -> str:
 
 def _note(row: str) -> str:
     if row.endswith("mcd"):
-        return "In three alternating steps; their weight, rate and number are not printed, 1 and 4 here."
+        return (
+            "In three alternating steps; their weight, rate and number are not printed, 1 and 4 "
+            "here."
+        )
     return (
         "From the same start as LADD; distillation and teacher as LADD's."
         if row == "self-training"

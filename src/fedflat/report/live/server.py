@@ -75,7 +75,8 @@ class LiveServer(ThreadingHTTPServer):
             super().__init__(("127.0.0.1", port), PageHandler)
         except OSError as error:
             raise SettingError(
-                f"port {port} of this machine cannot be opened: {error.strerror}. Name another one with --port, or "
+                f"port {port} of this machine cannot be opened: {error.strerror}. Name another "
+                "one with --port, or "
                 "--port 0 for any that is free."
             ) from error
 
@@ -146,7 +147,9 @@ class PageHandler(BaseHTTPRequestHandler):
 def local(host: str) -> bool:
     """Whether a Host header is a name of this machine, with whatever port, and nothing else.
 
-    >>> local("localhost:8765"), local("127.0.0.1"), local("[::1]:80"), local("evil.example"), local("[::1].evil")
-    (True, True, True, False, False)
+    >>> [local(host) for host in ("localhost:8765", "127.0.0.1", "[::1]:80")]
+    [True, True, True]
+    >>> local("evil.example"), local("[::1].evil")
+    (False, False)
     """
     return _LOCAL.fullmatch(host) is not None

@@ -1,0 +1,130 @@
+"""What is derived from other data: a data set, a federation with changed examples, and examples
+that delegate to others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+from torch import Tensor
+
+from fedflat.data.batch import Tensors
+from fedflat.data.domains import Domains
+from fedflat.data.examples import AnyExamples, Examples
+from fedflat.data.federation import DataSpec, Federation, OnDemand, PartitionedFederation
+from fedflat.errors import SettingError
+from fedflat.registry.specs import name_of
+
+Change = Callable[[AnyExamples], AnyExamples]
+"""Replaces examples by as many others in the same order; must be picklable."""
+
+
+@dataclass(frozen=True, repr=False)
+class DerivedSet(DataSpec):
+    """A set derived from ``on``, with the same task and class names."""
+
+    origin = "is derived from another set"
+
+    on: DataSpec
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.type == "DataSpec" and not isinstance(value, DataSpec):
+                owner = name_of(type(self))
+                raise SettingError(
+                    f"{owner}: {each.name} must be a data set, such as digits(), found {value!r}."
+                )
+
+    @property
+    def usual_task(self) -> str:  # type: ignore[override]
+        """The task of the underlying set."""
+        return self.on.usual_task
+
+    @property
+    def usual_model(self) -> str | None:  # type: ignore[override]
+        """The model of the underlying set."""
+        return self.on.usual_model
+
+    def class_names(self) -> tuple[str, ...]:
+        return self.on.class_names()
+
+
+@dataclass(frozen=True)
+class ChangedClient:
+    """Makes a client's examples, then changes them."""
+
+    make: Callable[[int], AnyExamples]
+    change: Change
+
+    def __call__(self, client: int) -> AnyExamples:
+        return self.change(self.make(client))
+
+
+class ChangedOnDemand(OnDemand):
+    """Clients that are made on demand and then changed."""
+
+    def pooled(self) -> PartitionedFederation:
+        assert isinstance(self.make, ChangedClient)
+        pooled = OnDemand(**{**_fields(self), "make": self.make.make}).pooled()
+        return replace(pooled, train=self.make.change(pooled.train))
+
+
+def changed(fed: Federation, change: Change, what: str) -> Federation:
+    """The same federation with changed client examples and no client test sets; test sets stay."""
+    if isinstance(fed, PartitionedFederation):
+        return replace(fed, train=change(fed.train), held_out=None)
+    if isinstance(fed, OnDemand):
+        return ChangedOnDemand(**{**_fields(fed), "make": ChangedClient(fed.make, change)})
+    raise SettingError(
+        f"{what} whose data are partitioned or made when needed, found {type(fed).__name__}."
+    )
+
+
+def _fields(fed: OnDemand) -> dict[str, Any]:
+    return {field.name: getattr(fed, field.name) for field in fields(fed)}
+
+
+@dataclass(frozen=True)
+class DelegatingExamples(AnyExamples):
+    """Delegates to ``examples`` what a subclass does not override."""
+
+    examples: AnyExamples
+
+    @property
+    def classes(self) -> int:  # type: ignore[override]
+        return self.examples.classes
+
+    @property
+    def targets(self) -> Tensors:
+        return self.examples.targets
+
+    @property
+    def domains(self) -> Domains | None:  # type: ignore[override]
+        return self.examples.domains
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.examples.shape
+
+    def raw(self, index: Tensor) -> Examples:
+        return self.examples.raw(index)
+
+    def like(self, inputs: Tensor) -> Examples:
+        return self.examples.like(inputs)
+
+    def expect(self, index: Tensor) -> None:
+        self.examples.expect(index)
+
+    def plain(self) -> Self:
+        return replace(self, examples=self.examples.plain())
+
+    def part(self, where: slice) -> Self:
+        return replace(self, examples=self.examples.part(where))
+
+    def to(self, device: str) -> Self:
+        return replace(self, examples=self.examples.to(device))
