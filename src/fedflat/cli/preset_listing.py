@@ -9,12 +9,15 @@ from importlib import import_module
 from shlex import quote
 from textwrap import fill
 
+from fedflat.papers.measures import FLATNESS, OF_CLIENTS, reference
 from fedflat.papers.presets import PAPERS, Preset, every, matching
+from fedflat.papers.presets.table_counts import COUNTS, TableCount
 from fedflat.settings.setting import as_option
 
 WIDTH = 110
 FOOT = (
-    "The number is the paper's accuracy in %, X where it does not converge; * the name of the column suffices.",
+    "The number is the paper's, an accuracy in % unless the name says otherwise. X: no convergence, -: none is",
+    "printed, or the target is not reached. *: the name of the column suffices.",
     "`fedflat list presets NAME` describes one. `fedflat run --preset NAME` runs it; options replace its settings.",
 )
 
@@ -39,14 +42,55 @@ def overview(papers: Sequence[str] = PAPERS) -> str:
         ]
         groups = _grouped([preset for preset in every() if _paper(preset) == name], _group)
         for group in groups.values():
-            first, *others = dict.fromkeys(map(_setting, group))
+            first, *others = {preset.on: _setting(preset) for preset in reversed(group)}.values()
             lines += [
                 f"  {_prefix(group):<36}{len(group):>4} runs  {first}",
                 *(f"{'':<49}{one}" for one in others),
             ]
+        lines += counts(name, tables=len(papers) == 1)
         lines += ["", *(fill(text, WIDTH) + "\n" for text in about if len(papers) == 1)]
+    if len(papers) > 1:
+        for name in COUNTS:
+            lines += [] if name in PAPERS else counts(name, tables=False)
+        lines += [total(), ""]
     foot = "`fedflat list presets WORD` lists runs with this word in their names, and the papers' numbers."
     return "\n".join([*lines, foot])
+
+
+def counts(name: str, *, tables: bool) -> list[str]:
+    """How many numbers a paper's tables print, and how many of them can be run; by table or all."""
+    own = [preset for preset in every() if _paper(preset) == name]
+    found = COUNTS.get(name, ())
+    lines = []
+    if name not in PAPERS and found:
+        lines.append(f"{name}: no presets yet")
+    if found:
+        lines.append("  " + _count_line("its tables", found, own))
+        reasons = [f"{one.table}: {one.why}" for one in found if one.left_out(own)]
+        if reasons:
+            text = f"left out: {'; '.join(reasons)}"
+            lines.append(fill(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
+    if tables:
+        lines += ["    " + _count_line(one.table, [one], own) for one in found]
+    return lines
+
+
+def total() -> str:
+    """How many numbers all tables print, and how many of them can be run."""
+    sums = [0, 0, 0]
+    for name, found in COUNTS.items():
+        own = [preset for preset in every() if _paper(preset) == name]
+        printed, left = sum(one.printed for one in found), sum(one.left_out(own) for one in found)
+        sums = [a + b for a, b in zip(sums, (printed, printed - left, left), strict=True)]
+    return "all papers: {:,} numbers in tables, {:,} can be run, {:,} left out".format(*sums)
+
+
+def _count_line(name: str, found: Sequence[TableCount], own: Sequence[Preset]) -> str:
+    printed, repeated = sum(one.printed for one in found), sum(one.repeated for one in found)
+    left = sum(one.left_out(own) for one in found)
+    said = f"{name}: {printed:,} numbers, {printed - left:,} can be run"
+    said += f" ({repeated:,} of them in another table too)" if repeated else ""
+    return said + (f", {left:,} left out" if left else "")
 
 
 def listing(found: Sequence[Preset]) -> str:
@@ -99,6 +143,10 @@ def paper(preset: Preset) -> str:
     when = f"after {preset.rounds:,} rounds ({preset.table})"
     if preset.not_printed:
         return f"no number is reported ({preset.table})"
+    if preset.target is not None:
+        return _to_target(preset)
+    if preset.at < 1:
+        when = f"after {round(preset.at * preset.rounds):,} of {preset.rounds:,} rounds ({preset.table})"
     if preset.reported is None:
         return f"the paper reports no convergence {when}"
     what = " as its best personal accuracy" if preset.measure == "personal" else ""
@@ -107,7 +155,22 @@ def paper(preset: Preset) -> str:
         if (test := preset.measure.removeprefix("tests.")) != preset.measure
         else what
     )
+    if preset.measure in FLATNESS:
+        what = f" as {FLATNESS[preset.measure].label} on the {preset.where} set"
+        if preset.measure in OF_CLIENTS:
+            what = f" as {FLATNESS[preset.measure].label}"
     return f"the paper reports {preset.figure}{what} {when}"
+
+
+def _to_target(preset: Preset) -> str:
+    factor, name = reference(preset.target)
+    share = "" if factor == 1 else f"{100 * factor:g} % of "
+    goal = f"{share}the score of {name}" if name else f"{preset.target:g} %"
+    if preset.reported is None:
+        what = "that it does not reach" if preset.unreached else "no convergence on the way to"
+        return f"the paper reports {what} {goal} ({preset.table})"
+    unit = {"rounds": " rounds", "cost": " B", "speedup": " times the speed"}[preset.measure]
+    return f"the paper reports {preset.figure}{unit} to reach {goal} ({preset.table})"
 
 
 def _grouped(found: Sequence[Preset], key: Callable[[Preset], str]) -> dict[str, list[Preset]]:
@@ -118,8 +181,12 @@ def _grouped(found: Sequence[Preset], key: Callable[[Preset], str]) -> dict[str,
 
 
 def _group(preset: Preset) -> str:
-    """The first words of the name, which stand for data and model."""
-    return "-".join(preset.name.split("-")[:2])
+    """The first words of the name, which stand for data and model.
+
+    One word if the data have only their natural clients.
+    """
+    natural = preset.on.startswith(("landmarks(", "stackoverflow(", "femnist("))
+    return "-".join(preset.name.split("-")[: 1 if natural else 2])
 
 
 def _setting(preset: Preset) -> str:

@@ -87,7 +87,44 @@ NUMBERS = [
     ("fedseq/cifar10-alpha0-clf-greedy-cosine", 79.95, None, "Table 5.3"),
     ("fedseq/femnist-niid-conf-kmeans", 87.10, None, "Table 5.3"),
     ("fedseq/shakespeare-iid-2par-t2v-icg", 52.54, None, "Table 5.3"),
-    ("fedseq/omniglot-standin-fedseq", None, None, "StackOverflow's column of Table 5.1"),
+    ("fedseq/omniglot-standin-fedseq", None, None, "Omniglot"),
+    ("fedseq/stackoverflow-fedcyclic", 26.44, 1.68, "Table 5.1"),
+    ("fedseq/femnist-niid-fedseq-rounds90", None, None, "Figure 5.6"),
+    ("eccv22/cifar100-alpha1000-fedsam-swa-ratio", 1.61, None, "Table 1"),
+    ("eccv22/cifar100-alpha0-fedavg-e2-lambda1", 110.62, None, "Table 1"),
+    ("eccv22/cifar100-alpha0.5-20clients-fedasam-mixup", 44.45, None, "Table 4"),
+    ("eccv22/cifar100-alpha1000-10clients-fedsam-cutout-swa-repo", 54.28, None, "Table 4"),
+    ("eccv22/cifar10-alpha0.05-10clients-fedsam-cutout", 71.39, None, "Table 17"),
+    ("eccv22/cifar10-alpha100-fedavg-swa-from25", 81.49, None, "Table 15"),
+    ("eccv22/cifar100-centralised-asam-swa", 55.96, None, "Table 5"),
+    ("eccv22/cifar10-alpha0.05-20clients-fedavgm-sam-swa", 85.98, None, "Table 4.6"),
+    ("eccv22/cifar100-alpha1000-20clients-fedavgm-asam", 53.74, None, "Table 4.6"),
+    ("eccv22/landmarks-fedsam-swa100", 68.12, None, "Table 7"),
+    ("eccv22/cifar100-pam-20clients-fedasam-at5k", 47.21, None, "Table 3"),
+    ("eccv22/cifar100-pam-e2-fedsam-cutout-at5k", 49.39, None, "Table 3"),
+    ("fedgloss/landmarks", 59.7, 1.2, "Table 4"),
+    ("fedgloss/cifar100-resnet18-alpha0.5-scaffold-cost", 1.8, None, "Table 5"),
+    ("fedgloss/cifar10-resnet18-alpha0.05-fedgamma-rounds", 9300, None, "Table 5"),
+    ("fedgloss/landmarks-fedsmoo-rounds", 200, None, "Table 5"),
+    ("fedgloss/cifar100-cnn-alpha0.5-fedspeed-rounds", 15700, None, "Table 10"),
+    ("fedgloss/cifar10-cnn-alpha0.05-feddyn-sam-speedup", 2.4, None, "Table 10"),
+    ("fedgloss/cifar100-cnn-alpha0-naive-fedgloss-half", 42.6, 0.8, "Table 6"),
+    ("fedgloss/cifar100-cnn-alpha0-naive-fedgloss-lambda1", 16.93, 0.27, "Table 6"),
+    ("fedgloss/cifar100-centralised-last-sam", 57.6, None, "Table 6"),
+    ("fedgloss/cifar10-cnn-alpha0.05-scaffold-lambda1", 180.51, 30.08, "Table 8"),
+    ("fedgloss/cifar100-cnn-alpha1000-fedgloss-noadmm-lambda1", 13.9, None, "Table 9"),
+    ("fedgloss/cifar10-cnn-alpha0-fedgloss-global", 4.08, None, "Table 1"),
+    ("fedgloss/cifar100-cnn-alpha0-fedsam-local", 4.72, None, "Table 1"),
+    ("man/tiny-delta0.6-feddc-man", 36.07, 0.23, "Table 1"),
+    ("man/tiny-iid-fedasam", 23.96, 0.43, "Table 1"),
+    ("man/tiny-delta0.3-fedavg-man-rounds", 437, None, "Table 1"),
+    ("man/cifar100-iid-fedspeed-rounds", 439, None, "Table 1"),
+    ("man/cifar100-delta0.6-feddyn-man-trace", 3966.0, None, "Table 2"),
+    ("man/cifar100-delta0.3-fedspeed-man-lambda1", 40.41, None, "Table 6"),
+    ("fedfsa/tiny-pat50-mofedsam", 33.80, 0.29, "Table 1"),
+    ("fedfsa/tiny-dir0.3-50clients-fedcr", 28.62, 0.39, "Table 2"),
+    ("wima/femnist-mimelite-wima", 87.51, None, "Table 4.22"),
+    ("wima/landmarks-scaffold", 62.32, None, "Table 4.23"),
     ("fedvpr/streets-standin-hfl-towns", None, None, "H-FL's Table 6.6"),
 ]
 
@@ -157,6 +194,33 @@ SETTINGS: list[tuple[str, str, str, str, int, dict[str, Any]]] = [
      "fedseq2par(growth=exponential(0.000235), groups=icg(5, psi='task2vec'))",
      "without_public_part(cifar100(by_class(0.2), clients=500))", "cnn()", 20000,
      {"clients_per_round": 100, "lr": 0.01, "batch_size": 64, "weight_decay": 4e-4}),
+    ("fedseq/cifar10-alpha0-centralised", "centralised()",
+     "without_public_part(cifar10(by_class(0), clients=500))", "cnn()", 300,
+     {"lr": "cosine(0.01, 0.0, 300)", "momentum": 0.9, "batch_size": 64, "weight_decay": 4e-4}),
+    ("fedseq/shakespeare-niid-centralised", "centralised()", "without_public_part(leaf_shakespeare())",
+     "char_lstm(every=False)", 75, {"lr": "cosine(1.0, 0.0, 75)", "batch_size": 100}),
+    ("fedseq/stackoverflow-feddyn", "feddyn(alpha=0.001)", "stackoverflow(clients=40000, most=1000)", "word_lstm()",
+     1500, {"clients_per_round": 8000, "batch_size": 16, "lr": 0.3162, "clip": 30.0}),
+    ("man/tiny-iid-fedsam-man", "fedsam(rho=0.01) + man(zeta=0.1) + all_clients()",
+     "tiny_imagenet(iid(), clients=100, augment='feddyn')", "tiny_convnet()", 500, {"weight_decay": 1e-3}),
+    ("man/tiny-delta0.3-fedsam", "fedsam(rho=0.05) + all_clients()",
+     "tiny_imagenet(lda(0.3, concentration='component', in_turns=True), clients=100, augment='feddyn')",
+     "tiny_convnet()", 500, {}),
+    ("fedfsa/tiny-dir0.3-50clients-fedfsa", "fedfsa(rho=0.05, rho_larger=0.9, top=2, a=0.1) + personal()",
+     "tiny_imagenet(lda(0.3, concentration='component', in_turns=True), clients=50, split=0.7, pool=True, "
+     "normalise='fedfsa')", "fsa_cnn(channels=[32, 32], hidden=[512, 1024])", 500, {"local_epochs": 10}),
+    ("eccv22/landmarks-fedasam-swa", "fedasam(rho=0.5, eta=0.2) + swa(cycle=5)", "landmarks()",
+     "mobilenetv2(norm='group', dropout=0)", 5000,
+     {"clients_per_round": 10, "local_epochs": 5, "batch_size": 64, "lr": 0.1, "weight_decay": 4e-5}),
+    ("fedgloss/landmarks-feddyn-sam", "feddyn(alpha=0.001) + sam(rho=0.05)", "landmarks()",
+     "mobilenetv2(norm='group', dropout=0)", 1300, {"clients_per_round": 50, "local_epochs": 5}),
+    ("fedgloss/cifar100-cnn-alpha0-fedgloss-lambda1",
+     "fedgloss(rho_s=0.01, rho_l=0.2, beta=100, T_s=15000) + wima(window=100)",
+     "cifar100(lda(0), clients=100, normalise='fedgloss')", "cnn()", 20000, {}),
+    ("wima/landmarks-fedavg-wima", "fedavg() + wima(window=370)", "landmarks()",
+     "mobilenetv2(norm='group', dropout=0)", 3000, {"clients_per_round": 10, "batch_size": 50, "local_epochs": 5}),
+    ("wima/femnist-adabest", "adabest(beta=0.9, mu=0.02)", "femnist()", "mcmahan_cnn()", 1500,
+     {"clients_per_round": 10, "batch_size": 10, "lr": 0.1}),
     ("fedseq/femnist-niid-fedseq", "fedseq(groups=kmeans(psi='task2vec', d_min=4120, k_max=21))",
      "without_public_part(femnist())", "femnist_cnn()", 1500, {"clients_per_round": 700, "lr": 0.01, "batch_size": 20}),
     ("fedvpr/streets-standin-fedvc250", "fedvc(n=1000)", "street(towns=4, clients=80, targets='place')",
@@ -198,6 +262,21 @@ def test_asides() -> None:
     assert "swapped" in find("man/cifar10-delta0.3-fedavg").note
     assert "grid" in find("wima/cifar10-alpha0-fedcm").note
     assert find("fedgloss/cifar100-cnn-alpha0-feddyn").figure == "X"
+
+
+def test_what_is_not_reached() -> None:
+    never = find("fedgloss/cifar10-cnn-alpha0-scaffold-rounds")
+    assert (never.figure, never.unreached, never.target) == (
+        "-",
+        True,
+        "fedgloss/cifar10-cnn-alpha0-fedavg",
+    )
+    assert find("fedgloss/landmarks-fedgamma-cost").figure == "X"
+    assert find("man/tiny-iid-fedavg-rounds").figure == "-"
+    assert find("man/tiny-iid-fedavg-rounds").target == 28
+    assert find("fedgloss/cifar10-cnn-alpha0-fedprox-rounds").figure == "7600"
+    assert find("man/cifar100-delta0.3-fedavg-trace").where == "train"
+    assert find("fedgloss/cifar10-cnn-alpha0-fedavg-lambda1").where == "test"
 
 
 def test_seeds() -> None:

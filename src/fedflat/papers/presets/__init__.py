@@ -9,8 +9,12 @@ in `fedflat.papers.reproduce`. Start reading at `preset.py`.
 A name is ``paper/column-method``. The column alone is the name of its main run. The ending
 ``-repo`` means that the run follows the released code where that differs from the paper. The
 docstring of each paper's module explains the names of its tables, where the sources disagree, and
-what is left out because the library has no such data: Landmarks-User-160k and Tiny-ImageNet. Other
-missing data sets are replaced by a named stand-in, without a number.
+what is left out. `table_counts` has the number of cells of each table. Points of figures, whose
+values are not printed, and stand-ins for data that only their authors have are presets without a
+number.
+
+A preset can also report the rounds to a target or the curvature of a run's model
+(`fedflat.papers.measures`). Its run is that of another cell, and `fedflat reproduce` makes it once.
 
 Torch is imported only when the experiment of a preset is made.
 """
@@ -36,6 +40,9 @@ PAPERS = (
     "fedvpr",
 )
 
+FURTHER = {"eccv22": ("eccv22_more",), "fedgloss": ("fedgloss_more",)}
+"""Modules with more tables of a paper."""
+
 __all__ = ["PAPERS", "Preset", "every", "find", "matching"]
 
 
@@ -45,7 +52,8 @@ def every() -> tuple[Preset, ...]:
     return tuple(
         preset
         for paper in PAPERS
-        for preset in import_module(f"fedflat.papers.presets.{paper}").presets()
+        for module in (paper, *FURTHER.get(paper, ()))
+        for preset in import_module(f"fedflat.papers.presets.{module}").presets()
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fedflat.papers.measures import FLATNESS, TO_TARGET
+from fedflat.papers.presets.numbers import PublishedCell
 from fedflat.settings.groups import last_tenth
 
 if TYPE_CHECKING:
@@ -58,6 +59,26 @@ class Preset:
     def scored(self) -> bool:
         """True if the number is a score at the end of the run."""
         return self.measure not in (*TO_TARGET, *FLATNESS) and self.at == 1
+
+    def measuring(self, ending: str, measure: str, cell: PublishedCell, **changed: Any) -> Preset:
+        """Return the preset of the same run that reports another measure of it."""
+        value = cell.value
+        if value is not None and measure == "rounds":
+            value = int(value)
+        return replace(
+            self,
+            **{
+                "name": f"{self.name}-{ending}",
+                "measure": measure,
+                "reported": value,
+                "spread": cell.spread,
+                "unreached": cell.unreached,
+                "not_printed": False,
+                "note": "",
+                "column": "",
+                **changed,
+            },
+        )
 
     def arguments(self, **changed: Any) -> dict[str, Any]:
         """Return the arguments of `fedflat.experiment`, or of `fedflat.run`, with some replaced.

@@ -24,6 +24,7 @@ COUNTED = {
     "warmup": ("rounds",), "cosine": ("rounds",), "poly": ("rounds",), "cyclic": ("cycle",),
     "steps": ("rounds", "values"), "decay": ("rate",), "fedgloss": ("T_s",),
     "swa": ("start", "cycle"), "wima": ("window",), "ladd": ("omega", "t_start"), "self_training": ("omega", "t_start"),
+    "fedcg": ("every", "graph_from"),
 }  # fmt: skip
 """The arguments that are numbers of rounds, or belong to them."""
 SCHEDULED = ("lr", "weight_decay", "momentum", "clip")

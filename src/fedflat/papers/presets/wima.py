@@ -1,4 +1,4 @@
-"""WiMA, the mean of the last global models, on top of eleven methods on CIFAR.
+"""WiMA, the mean of the last global models, on top of eleven methods.
 
 Caldarola, Caputo and Ciccone, Window-based Model Averaging Improves Generalization in Heterogeneous
 Federated Learning, ICCV Workshops 2023, arXiv:2310.01366; tables are numbered as in Caldarola's
@@ -9,6 +9,10 @@ doctoral thesis.
     wima/cifar10-alpha0-fedavg-wima-w5     Table 4.24: another window
     wima/cifar10-alpha0-b20-classifier     Table 4.25: batches of 20, a part of the model averaged
     wima/cifar100-pam-fedacg-wima          CIFAR-100 by pachinko allocation
+    wima/femnist-fedacg-wima               FEMNIST
+    wima/landmarks-scaffold-wima           Table 4.23: a window of 370
+    wima/cifar100-alpha0-fedavg-swa-from25 Figure 4.31: SWA after 25 % of the rounds
+    wima/cifar10-alpha0-b20-15clients-wima Figure 4.34: clients per round
     wima/cifar10-alpha0                    the column's main run, FedAvg + WiMA
 
 Numbers are means of the last 100 rounds over three seeds, which are not named.
@@ -17,13 +21,18 @@ Only grids are printed for most methods; the note of each preset says which valu
 which grid. We assume that the server momentum of 0.9 printed for PAM is FedAvgM's, and that its
 model is the ResNet-20 of the other CIFAR columns.
 
-Left out: the columns on FEMNIST, Shakespeare and Landmarks-User-160k (no such data sets here), and
-FedDyn on CIFAR-10, where the table has no number.
+FEMNIST's network is "a 2-layer CNN" after McMahan et al.: theirs is used, not the one of FedJAX. Its
+weight decay is not printed: none is used. Which starts of SWA Figure 4.31 shows is not printed:
+here 5, 25, 50 and 75 %, with cycles of 20 rounds. On Landmarks-User-160k the network starts from
+weights that were trained on ImageNet, which are not published: give your own with ``--init``.
+
+Left out: FedDyn on CIFAR-10 and FEMNIST, where the table has no number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from fedflat.papers.presets.numbers import PublishedCell, rows
@@ -49,6 +58,23 @@ COLUMNS = (
     "cifar100-pam",
 )
 """Each column without and with WiMA."""
+
+FEMNIST = """
+    fedavg    83.59 85.06
+    fedavgm   85.00 85.26
+    mime-sgd  85.37 86.40
+    mime-sgdm 86.67 87.40
+    mimelite  86.82 87.51
+    fedcm     83.88 84.90
+    fedacg    85.73 86.14
+    fedprox   84.50 85.21
+    scaffold  85.87 86.61
+    adabest   84.95 86.02"""
+"""The last column of Table 4.22, without and with WiMA."""
+
+TABLE_4_23 = """
+    fedavg   58.17 63.05
+    scaffold 62.32 68.30"""
 
 TABLE_4_24 = """
     w5    67.25 22.71
@@ -91,6 +117,13 @@ SETTINGS: dict[str, Any] = {
     "clients_per_round": 10, "local_epochs": 1, "batch_size": 100, "lr": 0.1, "eval_every": 100, "eval_last": 100,
     "on_bad": "stop",
 }  # fmt: skip
+LETTERS = {"batch_size": 10, "lr": 0.1}
+PHOTOS = {"local_epochs": 5, "batch_size": 50, "lr": 0.1, "weight_decay": 4e-5}
+PRETRAINED = (
+    "The paper starts from ImageNet weights, which are not published: give yours with --init."
+)
+STARTS = (5, 25, 50, 75)
+COHORTS = (10, 15, 20, 50)
 PAM = {"clients_per_round": 100, "batch_size": 20, "lr": 0.05, "weight_decay": 4e-4}
 
 
@@ -118,6 +151,56 @@ def presets() -> Iterator[Preset]:
                 else ""
             )
             yield _run(column, f"b20-{row}", method, cell, "Table 4.25", note=note, batch_size=20)
+    yield from _natural()
+    yield from _figures()
+
+
+def _natural() -> Iterator[Preset]:
+    """FEMNIST and Landmarks-User-160k."""
+    for name, numbers, window in (("femnist", FEMNIST, 100), ("landmarks", TABLE_4_23, 370)):
+        for row, cells in rows(numbers, "", f" + wima(window={window})"):
+            for average, cell in cells.items():
+                method = METHODS[row].format(beta=0.9) + average
+                note = f"Only the grid is printed; taken: {GRIDS[row]}." if row in GRIDS else ""
+                run = _run("cifar10-alpha0", row, method, cell, "Table 4.22", note=note)
+                ending = row + ("-wima" if average else "")
+                column = f"wima/{name}" if ending == "fedavg-wima" else ""
+                yield replace(run, name=f"wima/{name}-{ending}", column=column, **WORLDS[name])
+
+
+WORLDS: dict[str, dict[str, Any]] = {
+    "femnist": {
+        "on": "femnist()",
+        "model": "mcmahan_cnn()",
+        "rounds": 1500,
+        "settings": SETTINGS | LETTERS,
+    },
+    "landmarks": {
+        "on": "landmarks()",
+        "model": "mobilenetv2(norm='group', dropout=0)",
+        "rounds": 3000,
+        "settings": SETTINGS | PHOTOS,
+        "table": "Table 4.23",
+        "note": PRETRAINED,
+    },
+}
+
+
+def _figures() -> Iterator[Preset]:
+    none, note = PublishedCell(None), "A point of a figure, whose value is not printed."
+    for start in STARTS:
+        first = "" if start == 75 else f"start={start / 100}, "
+        method = f"fedavg() + swa({first}cycle=20)"
+        row = f"fedavg-swa-from{start}"
+        run = _run("cifar100-alpha0", row, method, none, "Figure 4.31", note=note)
+        yield replace(run, not_printed=True)
+    for column in COLUMNS[:2]:
+        for clients in COHORTS:
+            for ending, method in (("", "fedavg()"), ("-wima", "fedavg() + wima(window=100)")):
+                more = {"batch_size": 20, "clients_per_round": clients}
+                row = f"b20-{clients}clients{ending}"
+                run = _run(column, row, method, none, "Figure 4.34", note=note, **more)
+                yield replace(run, not_printed=True)
 
 
 ODD = ("cifar100-alpha0", "w50")
