@@ -105,9 +105,9 @@ COUNTS: dict[str, tuple[TableCount, ...]] = {
         ),
     ),
     "fedvpr": (
-        TableCount("Table 6.5", 6, why="no preset on MSLS yet"),
-        TableCount("Table 6.6", 8, why="no preset on MSLS yet"),
-        TableCount("Table 6.7", 13, why="no preset on MSLS yet"),
+        TableCount("Table 6.5", 6),
+        TableCount("Table 6.6", 8, 1),
+        TableCount("Table 6.7", 13, 1),
     ),
     "fedcg": (
         TableCount("Table 5.9", 9, why="no preset yet"),
