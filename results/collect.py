@@ -12,27 +12,19 @@ other runs, made elsewhere or before, stay beside them.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedflat.experiments.run_folder.groups import read_groups, write_groups
-from fedflat.experiments.run_folder.jsonl_log import LOGS, JsonlLog, Row
-from fedflat.experiments.run_folder.record import (
-    ended,
-    headline_of,
-    identity,
-    read_facts,
-    read_rows,
-)
-from fedflat.experiments.run_folder.signed import signed
-from fedflat.experiments.run_folder.study_file import runs_in
+from fedflat.experiments.run_folder.jsonl_log import LOGS
+from fedflat.experiments.run_folder.record import RunRecord, identity, read_record, read_rows
+from fedflat.experiments.run_folder.study_file import PlannedRun, StudyPlan, runs_in
 from fedflat.papers.reproduce.export import write_tables
-from fedflat.papers.reproduce.plan import FILE, open_plan, plan_facts
-from fedflat.version import __version__
+from fedflat.papers.reproduce.plan import FILE, TablePlan, open_plan
 
 HERE = Path(__file__).parent
 FOLDERS = re.compile(r" --(?:out|data-dir|resume) (?:'[^']*'|\S+)")
@@ -44,30 +36,29 @@ LARGE = ("table.json", "*.png")
 def collect(runs: Path, into: Path) -> None:
     """Copy them."""
     for run in runs_in(runs):
-        facts = read_facts(run)
-        copy(into / run.relative_to(runs), facts, read_rows(run, facts=facts), run)
+        copy(into / run.relative_to(runs), run)
     study(into)
     if (runs / FILE).exists():
-        tables(plan_facts(runs), into)
+        tables(open_plan(runs, reading=True), into)
     print(into, sum(path.stat().st_size for path in into.rglob("*") if path.is_file()), "bytes")
 
 
-def copy(into: Path, facts: dict[str, Any], rows: list[Row], run: Path) -> None:
-    """Write a run with what is known of it here, signed anew."""
+def copy(into: Path, run: Path) -> None:
+    """Write a run without its models, signed anew."""
+    record, rows = read_record(run), read_rows(run)
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
-    new = placeless(facts)
-    new["identity"] = identity(new)
-    logs = {name: JsonlLog(into, name, new["identity"], [headline_of(facts).name]) for name in LOGS}
+    saved = placeless(record.as_json())
+    new = RunRecord.from_json({**saved, "identity": identity(saved)})
+    logs = {name: new.open_log(into, name) for name in LOGS}
     for row in rows:
         logs["metrics"].append(row)
-    if (groups := read_groups(run, facts["identity"])) is not None:
-        write_groups(into, new["identity"], groups)
-    if (end := new.get("end")) is not None:
-        end |= {name: log.mark._asdict() for name, log in logs.items()}
-        del end["digest"]
-        new = ended(new, new["status"], end)
-    (into / "run.json").write_text(json.dumps(new, indent=1) + "\n")
+    if (groups := read_groups(run, record.identity)) is not None:
+        write_groups(into, new.identity, groups)
+    if new.end is not None:
+        ends = {name: log.mark for name, log in logs.items()}
+        new = new.ended(new.status, replace(new.end, logs=ends))
+    new.write(into)
 
 
 def placeless(value: Any) -> Any:
@@ -79,34 +70,25 @@ def placeless(value: Any) -> Any:
 
 def study(into: Path) -> None:
     """Write down which runs are there."""
-    found = {
-        path.parent: json.loads(path.read_text()) for path in sorted(into.glob("*/seed-*/run.json"))
-    }
-    runs = [
-        {"folder": str(run.relative_to(into)), "experiment": facts["experiment"]}
-        for run, facts in found.items()
-    ]
-    plan = {
-        "fedflat": __version__,
-        "runs": runs,
-        "how": next(iter(found.values()))["how"],
-        "place": None,
-    }
-    (into / "study.json").write_text(json.dumps(signed(plan), indent=1) + "\n")
+    found = {path.parent: read_record(path.parent) for path in into.glob("*/seed-*/run.json")}
+    runs = [PlannedRun(str(run.relative_to(into)), found[run].experiment) for run in sorted(found)]
+    StudyPlan(tuple(runs), found[min(found)].execution, None).write(into)
 
 
-def tables(plan: dict[str, Any], into: Path) -> None:
+def tables(plan: TablePlan, into: Path) -> None:
     """Put the cells of a table beside those that are there, and write it."""
-    for one in plan["commands"]:
-        one["command"] = FOLDERS.sub("", one["command"])
-    known = plan_facts(into) if (into / FILE).exists() else plan
-    plan["entries"] = list(
-        {one["cell"]["name"]: one for one in [*known["entries"], *plan["entries"]]}.values()
+    commands = [{**one, "command": FOLDERS.sub("", one["command"])} for one in plan.commands]
+    known = open_plan(into, reading=True) if (into / FILE).exists() else replace(plan, commands=[])
+    cells = {entry.cell.name: entry for entry in [*known.entries, *plan.entries]}
+    made = {(one["when"], one["command"]): one for one in [*known.commands, *commands]}
+    both = replace(
+        plan,
+        folder=into,
+        entries=list(cells.values()),
+        commands=[made[key] for key in sorted(made)],
     )
-    made = {(one["when"], one["command"]): one for one in [*known["commands"], *plan["commands"]]}
-    plan["commands"] = [made[key] for key in sorted(made)]
-    (into / FILE).write_text(json.dumps(signed(plan), indent=1) + "\n")
-    for sentence in write_tables(open_plan(into, reading=True)):
+    both.write_cells()
+    for sentence in write_tables(both):
         print(sentence)
     for path in (path for pattern in LARGE for path in into.glob(pattern)):
         path.unlink()

@@ -19,8 +19,9 @@ from typing import Any
 from fedflat.experiments.recording import metrics_of
 from fedflat.experiments.run_folder.groups import read_groups, write_groups
 from fedflat.experiments.run_folder.jsonl_log import JsonlLog, Row
-from fedflat.experiments.run_folder.record import ended, headline_of, identity
-from fedflat.experiments.run_folder.signed import signed
+from fedflat.experiments.run_folder.record import identity
+from fedflat.experiments.run_folder.signed import sign, signed
+from fedflat.tasks.headline import Headline
 from fedflat.version import __version__
 
 SETTINGS = {"watch": "record", "track": "logger"}
@@ -67,7 +68,8 @@ def convert_run(run: Path, facts: dict[str, Any]) -> dict[str, Any]:
     logs = {}
     for name, found in rows.items():
         (run / f"{name}.jsonl").unlink(missing_ok=True)
-        log = JsonlLog(run, name, new["identity"], [headline_of(new).name])
+        headline = Headline.from_json(new["experiment"].get("headline"))
+        log = JsonlLog(run, name, new["identity"], [headline.name])
         for row in found:
             log.append(row)
         logs[name] = log.mark._asdict()
@@ -77,8 +79,8 @@ def convert_run(run: Path, facts: dict[str, Any]) -> dict[str, Any]:
     end = new.pop("end", None)
     if end is None:
         return new
-    end = {name: value for name, value in end.items() if name not in ("watch", "digest")}
-    return ended(new, new["status"], end | logs)
+    end = {name: value for name, value in end.items() if name not in ("watch", "digest")} | logs
+    return new | {"end": {**end, "digest": sign([new["identity"], new["status"], end])}}
 
 
 def read(path: Path) -> list[Row]:

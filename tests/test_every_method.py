@@ -515,9 +515,9 @@ def test_stop_and_resume_equals_going_on(text: str, tmp_path: Path) -> None:
         with closing(run_folder):
             train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=tell)
 
-    go(DiskRunFolder.create(through, exp.as_json(), {}, pause=math.inf))
+    go(DiskRunFolder.create(through, exp.texts(), {}, pause=math.inf))
     with pytest.raises(KeyboardInterrupt):
-        go(DiskRunFolder.create(broken, exp.as_json(), {}, pause=math.inf), stop=2)
+        go(DiskRunFolder.create(broken, exp.texts(), {}, pause=math.inf), stop=2)
     assert Store(broken / "checkpoint").rounds() == [2]
     go(DiskRunFolder.open(broken, pause=math.inf))
     files = sorted(path.name for path in through.glob("final*.safetensors"))
@@ -563,7 +563,7 @@ def test_a_round_that_is_broken_off_leaves_nothing_behind(
 ) -> None:
     exp = experiment(method_of(text))
     through = train(exp, executor=InProcess(threads=1))
-    new = DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}, pause=math.inf)
+    new = DiskRunFolder.create(tmp_path / "run", exp.texts(), {}, pause=math.inf)
     with closing(new) as run_folder, pytest.raises(KeyboardInterrupt):
         train(exp, run_folder=run_folder, executor=Stumbling(at=at))
     with closing(DiskRunFolder.open(tmp_path / "run", pause=math.inf)) as run_folder:

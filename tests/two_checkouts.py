@@ -40,6 +40,7 @@ CLOCK = {
     "identity",
     "run",
     "end",
+    "info",
 }
 """Keys of JSON files that may differ between two runs of the same thing."""
 RENAMED = {

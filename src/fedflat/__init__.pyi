@@ -116,7 +116,7 @@ from fedflat.experiments.recording.recorder import Metric as Metric
 from fedflat.experiments.recording.recorder import RoundView as RoundView
 from fedflat.experiments.results.results import Result as Result
 from fedflat.experiments.results.results import Results as Results
-from fedflat.experiments.results.results import summarise as summarise
+from fedflat.experiments.results.summary import summarise as summarise
 from fedflat.experiments.run_folder.load import load as load
 from fedflat.experiments.train import train as train
 from fedflat.flatness.curvature import curvature as curvature

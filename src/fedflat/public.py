@@ -1,18 +1,25 @@
 """The lists of public names that follow from what is registered and from ``fedflat/__init__.py``.
 
-    python -m fedflat.public       # writes them again, after a name was added
+    python -m fedflat.public            # writes them, after a name was added or described differently
+    python -m fedflat.public --check    # prints those that are out of date; exit status 1 if there are any
 
 ``exports.py`` has the names that texts can use, and their modules, so that
 ``import fedflat`` need not import those to know them. ``__init__.pyi`` tells type checkers and
-editors all public names.
+editors all public names. ``cli/listings/`` has what ``fedflat list KIND`` prints, and
+``data/files/catalogue.json`` the data sets with their files, so that neither imports PyTorch.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from pathlib import Path
 
 import fedflat
+from fedflat.cli.listing import DYNAMIC, LISTINGS, USE, made_kinds, made_listing
+from fedflat.data.files.catalogue import FILE as CATALOGUE
+from fedflat.data.files.catalogue import catalogue_text
+from fedflat.data.files.fetch import entries
 from fedflat.registry.specs import KINDS, registered
 
 INSIDE = (
@@ -64,6 +71,32 @@ def _text_names() -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+def generated() -> dict[Path, str]:
+    """The texts of all generated files."""
+    stored = {kind: made_listing(kind) for kind in USE if kind not in DYNAMIC}
+    listings = {LISTINGS / f"{kind}.txt": text for kind, text in stored.items()}
+    return {
+        EXPORTS: exports_text(),
+        STUB: stub(),
+        CATALOGUE: catalogue_text(entries()),
+        LISTINGS / "kinds.txt": made_kinds() + "\n",
+        **{path: text + "\n" for path, text in listings.items()},
+    }
+
+
+def stale() -> list[Path]:
+    """The generated files that are not as they would be written now."""
+    stored = set(LISTINGS.glob("*.txt"))
+    texts = generated()
+    return sorted(
+        path
+        for path in stored | set(texts)
+        if not path.exists() or path.read_text() != texts.get(path)
+    )
+
+
 if __name__ == "__main__":
-    EXPORTS.write_text(exports_text())
-    STUB.write_text(stub())
+    if "--check" in sys.argv[1:]:
+        sys.exit("\n".join(map(str, stale())) or None)
+    for path, text in generated().items():
+        path.write_text(text)

@@ -71,6 +71,20 @@ def span(seconds: float | None) -> str:
     return f"{seconds:.1f} s"
 
 
+def duration(seconds: float) -> str:
+    """A time for people, in two units.
+
+    >>> duration(42), duration(125), duration(7380)
+    ('42s', '2m05s', '2h03m')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
 def size(count: float) -> str:
     """Bytes for people.
 

@@ -15,10 +15,11 @@ import fedflat as ff
 from fedflat.cli import main
 from fedflat.errors import FedflatError, printable, printable_lines
 from fedflat.experiments.console import ConsoleReporter, reporter_for
-from fedflat.experiments.run_folder.plugins_needed import changed, missing
+from fedflat.experiments.run_folder.plugins_needed import PluginNeed, changed, missing
 from fedflat.experiments.run_folder.record import identity
 from fedflat.experiments.run_folder.signed import signed, verified
 from fedflat.papers.reproduce.plan import FILE
+from fedflat.registry.plugins import Plugin
 from papers.reproduce.test_plan import PLAIN, planned
 
 ESCAPES = "\x1b[2J\x1b]0;title\x07\r\n\x9b31m\u202egnp.exe\u2066\ud800"
@@ -106,9 +107,9 @@ def test_texts_of_a_run_are_shown_escaped(
 
 def test_no_sentence_advises_to_install_what_a_folder_names() -> None:
     for version, digest in (("1.2", None), (None, "ab" * 32), (None, None)):
-        need = {"name": "evil", "version": version, "digest": digest, "place": None}
-        said = missing([{**need, "names": ["no_such_name"]}]) + changed(
-            [{**need, "names": ["fedavg"]}]
+        plugin = Plugin("evil", version, digest)
+        said = missing([PluginNeed(plugin, ("no_such_name",))]) + changed(
+            [PluginNeed(plugin, ("fedavg",))]
         )
         assert len(said) == (1 if version == digest else 2)
         assert not [sentence for sentence in said if "nstall" in sentence]

@@ -267,7 +267,7 @@ def test_run_folders(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
         '{"fedflat": "0.0.1", "status": "running", "experiment": {}, "how": {}}'
     )
     told = refused(capsys, "run", "fedavg", "--out", "taken", "--quiet")
-    assert "taken is already there and not empty. `fedflat resume taken` goes on with it" in told
+    assert "taken is already there and not empty. `fedflat resume taken` continues it" in told
     assert "taken was made by fedflat 0.0.1, this is" in refused(capsys, "resume", "taken")
     (taken / "run.json").write_text('{"fedflat"')
     assert "taken/run.json is damaged" in refused(capsys, "resume", "taken")

@@ -18,7 +18,7 @@ from data.miniature import write_cifar_files, write_idx_set
 from fedflat import digits, lda
 from fedflat.data.files import fetch, sources
 from fedflat.data.files import paths as places
-from fedflat.data.files.fetch import get, listing
+from fedflat.data.files.fetch import entries, get
 from fedflat.data.files.idx import IDX
 from fedflat.data.files.sources import UnavailableError, command, download, unpack
 from fedflat.data.named_set import FileSet
@@ -71,7 +71,7 @@ def test_programs_find_their_files_under_a_relative_folder(small, tmp_path, monk
 
 def test_listing_says_what_is_there_and_what_to_do(tmp_path):
     write_idx_set(tmp_path / "system" / "mnist", 10, 10)
-    infos = {info.name: info for info in listing()}
+    infos = {info.name: info for info in entries()}
     assert {
         "digits",
         "mnist",

@@ -12,7 +12,7 @@ import pytest
 import fedflat.data.sets
 from data.miniature import idx
 from fedflat import public
-from fedflat.data.files.fetch import get, listing
+from fedflat.data.files.fetch import entries, get
 from fedflat.data.files.paths import set_data_dir
 from fedflat.registry import builtin_modules as homes
 from fedflat.registry import specs as spelling
@@ -75,7 +75,7 @@ def md5(data: bytes) -> str:
 
 
 def test_a_module_in_the_folder_is_a_data_set(shapes: np.ndarray, tmp_path: Path) -> None:
-    assert {info.name: info.advice for info in listing()}["shapes"] == "fedflat data get shapes"
+    assert {info.name: info.advice for info in entries()}["shapes"] == "fedflat data get shapes"
     assert get("shapes", tmp_path / "to", lambda text: None) == tmp_path / "to" / "shapes"
     set_data_dir(tmp_path / "to")
     fed = spelling.parse("shapes(lda(0.5), clients=2)", "data set").open(0)

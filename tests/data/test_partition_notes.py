@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 import fedflat as ff
-from fedflat.data.partition_notes import notes_of_text, partition_notes
+from fedflat.data.partition_notes import partition_notes
+from fedflat.experiments.results.scenario import Scenario
 from fedflat.registry.specs import parse
 
 ELSEWHERE = "NIID-Bench, PFLlib and FedLab draw dirichlet({0}), Flower Datasets dirichlet({0}, balance=False)."
 
 
 def test_total_concentration_is_explained() -> None:
-    (note,) = notes_of_text("digits(lda(0.5, in_turns=True), clients=20)")
+    (note,) = Scenario("digits(lda(0.5, in_turns=True), clients=20)").notes
     here = "lda(0.5, in_turns=True): alpha is the total concentration, divided among the classes. "
     assert note == here + ELSEWHERE.format(0.5)
 
@@ -46,4 +47,4 @@ def test_a_set_made_of_another_is_looked_into() -> None:
     ],
 )
 def test_nothing_to_explain(text: str) -> None:
-    assert notes_of_text(text) == ()
+    assert Scenario(text).notes == ()

@@ -92,7 +92,7 @@ def begin(
     executor: Executor = InProcess(threads=1),
 ) -> Result:
     """Run in a new folder, and write a checkpoint after every round unless there is a pause."""
-    with closing(Eager.create(folder, exp.as_json(), {}, pause=pause)) as run_folder:
+    with closing(Eager.create(folder, exp.texts(), {}, pause=pause)) as run_folder:
         return train(exp, run_folder=run_folder, executor=executor, on_progress=stop_at(stop))
 
 

@@ -9,7 +9,7 @@ import pytest
 import fedflat as ff
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.results.scenario import Scenario
-from fedflat.experiments.results.score_breakdown import by_class
+from fedflat.experiments.results.summary import by_class
 from fedflat.server.ledger import Ledger
 from fedflat.tasks.segmentation import MIOU
 

@@ -40,7 +40,7 @@ from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.progress import Progress
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.checkpoints import Store
-from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
 from fedflat.experiments.train import train
 from fedflat.version import __version__
@@ -106,7 +106,7 @@ def test_resumed_bit_for_bit(tmp_path: Path, stop: int) -> None:
 
 def test_a_run_that_was_killed_before_any_checkpoint_starts_anew(tmp_path: Path) -> None:
     begin(EXP, tmp_path / "whole")
-    with closing(DiskRunFolder.create(tmp_path / "cut", EXP.as_json(), {})) as run_folder:
+    with closing(DiskRunFolder.create(tmp_path / "cut", EXP.texts(), {})) as run_folder:
         run_folder.write({"round": 1, "loss": 0.0})
     go_on(EXP, tmp_path / "cut")
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
@@ -134,7 +134,7 @@ def test_a_run_killed_while_it_finished(tmp_path: Path) -> None:
     (tmp_path / "cut" / "final.safetensors").unlink()
     go_on(EXP, tmp_path / "cut")
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
-    assert read_facts(tmp_path / "cut")["status"] == "done"
+    assert read_record(tmp_path / "cut").status == "done"
 
 
 def _flip(path: Path) -> None:
@@ -250,13 +250,13 @@ def test_pause_between_checkpoints(tmp_path: Path) -> None:
             super().checkpoint(run, force=force)
             written.extend(set(self._store.rounds()) - set(before))
 
-    with closing(Counting.create(tmp_path / "a", EXP.as_json(), {}, pause=math.inf)) as run_folder:
+    with closing(Counting.create(tmp_path / "a", EXP.texts(), {}, pause=math.inf)) as run_folder:
         train(EXP, run_folder=run_folder)
     assert written == [6]
     with pytest.raises(
         SettingError, match="checkpoint_every must be a number of at least 0, found -1"
     ):
-        DiskRunFolder.create(tmp_path / "b", EXP.as_json(), {}, pause=-1)
+        DiskRunFolder.create(tmp_path / "b", EXP.texts(), {}, pause=-1)
     assert not (tmp_path / "b").exists()
 
 
@@ -272,7 +272,7 @@ def test_a_folder_that_is_taken(tmp_path: Path) -> None:
     assert [path.name for path in taken.iterdir()] == ["thesis.tex"]
     begin(EXP, tmp_path / "run")
     before = (tmp_path / "run" / "run.json").read_bytes()
-    with pytest.raises(RunError, match=r"not empty. `fedflat resume .*run` goes on with it"):
+    with pytest.raises(RunError, match=r"not empty. `fedflat resume .*run` continues it"):
         begin(EXP, tmp_path / "run")
     assert (tmp_path / "run" / "run.json").read_bytes() == before
     with pytest.raises(RunError, match="already there"):
@@ -319,7 +319,7 @@ def test_another_version(tmp_path: Path) -> None:
 def test_a_damaged_description(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(RunError, match=r"run.json is damaged .* start it anew"):
-        read_facts(tmp_path)
+        read_record(tmp_path)
 
 
 def test_no_description(tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_no_description(tmp_path: Path) -> None:
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     """While a real other process holds the folder, it can be neither resumed nor made."""
-    DiskRunFolder.create(tmp_path, EXP.as_json(), {}).close()
+    DiskRunFolder.create(tmp_path, EXP.texts(), {}).close()
     code = f"import fcntl; f = open({str(tmp_path / 'lock')!r}); fcntl.flock(f, fcntl.LOCK_EX); print('held'); input()"
     with subprocess.Popen([sys.executable, "-uc", code], stdin=-1, stdout=-1, text=True) as other:
         assert other.stdout.readline() == "held\n"
@@ -339,7 +339,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
             DiskRunFolder.open(tmp_path)
         (tmp_path / "run.json").rename(tmp_path / "run.json.77.new")
         with pytest.raises(RunError, match="another process"):
-            DiskRunFolder.create(tmp_path, EXP.as_json(), {})
+            DiskRunFolder.create(tmp_path, EXP.texts(), {})
         (tmp_path / "run.json.77.new").rename(tmp_path / "run.json")
         other.kill()
     with closing(DiskRunFolder.open(tmp_path)), pytest.raises(RunError, match="another process"):
@@ -379,7 +379,7 @@ def test_a_disk_that_is_full(small_disk: Path, tmp_path: Path) -> None:
     met = set()
     for left in (0, 4096, 8192, 3 * 4096, 6 * 4096, 8 * 4096):
         with (
-            closing(Eager.create(folder, EXP.as_json(), {}, pause=0.0)) as run_folder,
+            closing(Eager.create(folder, EXP.texts(), {}, pause=0.0)) as run_folder,
             pytest.raises(RunError) as caught,
         ):
             train(
@@ -394,7 +394,7 @@ def test_a_disk_that_is_full(small_disk: Path, tmp_path: Path) -> None:
         met.add(said.removeprefix(f"the disk is full: {folder}").split()[0])
         filler.unlink()
         assert not list(folder.rglob("*.new"))
-        assert read_facts(folder)["status"] == "running"
+        assert read_record(folder).status == "running"
         go_on(EXP, folder)
         assert final(folder) == final(tmp_path / "whole")
         assert timeless(rows(folder)) == timeless(rows(tmp_path / "whole"))

@@ -285,14 +285,15 @@ def test_a_folder_of_checkpoints_that_is_elsewhere(copy, tmp_path, capsys) -> No
     "place", ["{outside}", "../outside", "a/../../outside", "link/run", "a\0b", ""]
 )
 def test_a_study_stays_in_its_folder(copy, place, tmp_path, capsys) -> None:
-    from fedflat.experiments.run_folder.study_file import write_plan
+    from fedflat.experiments.run_folder.signed import write_signed
 
     folder, outside = copy("study"), tmp_path / "outside"
     outside.mkdir()
     (folder / "link").symlink_to(outside)
     plan = json.loads((folder / "study.json").read_text())
     plan["runs"][0]["folder"] = place.format(outside=outside)
-    write_plan(folder, plan["runs"], plan["how"])
+    del plan["digest"]
+    write_signed(folder / "study.json", plan)
     if place:
         refused(
             ["resume", str(folder), "--quiet"], capsys, "study.json is damaged", "is not inside"

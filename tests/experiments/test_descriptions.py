@@ -347,7 +347,7 @@ def test_a_tracked_run_keeps_what_comes_first(tmp_path: Path) -> None:
         init="pretrained(digits(), rounds=1)",
         topology="chains(groups=greedy(psi='labels', d_min=400))",
     )
-    run_folder = DiskRunFolder.create(tmp_path / "run", exp.as_json(), {})
+    run_folder = DiskRunFolder.create(tmp_path / "run", exp.texts(), {})
     train(exp, run_folder=LoggedRunFolder(run_folder, []))
     run_folder.close()
     for name in ("descriptions/asked.jsonl", "groups.json", "start/run.json"):

@@ -31,7 +31,7 @@ from fedflat.experiments.descriptions import collect_descriptions, load_descript
 from fedflat.experiments.loopback import Loopback
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.groups import read_groups
-from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.train import train
@@ -58,7 +58,7 @@ def holding(counts: Any) -> DataSpec:
 def groups(counts: Any, grouping: str, folder: Path) -> list[tuple[int, ...]]:
     """Who is with whom in a run, as its folder says."""
     begin(experiment(topology=f"chains(groups={grouping})", on=holding(counts), **RUN), folder)
-    found = read_groups(folder, read_facts(folder)["identity"])
+    found = read_groups(folder, read_record(folder).identity)
     assert found is not None
     assert found.counts == tuple(map(tuple, counts))
     assert found.by == repr(parse(grouping, "grouping"))
@@ -198,12 +198,12 @@ def test_a_probe_is_trained_on_the_servers_data_first(tmp_path: Path) -> None:
     }
     result = ff.run("fedavg", out=tmp_path / "run", **settings)
     probe = tmp_path / "run/descriptions/probe-3"
-    assert read_facts(probe)["status"] == "done"
-    assert read_facts(probe)["experiment"]["rounds"] == 3
-    assert read_facts(probe)["experiment"]["on"] == "public_part(digits())"
+    assert read_record(probe).status == "done"
+    assert read_record(probe).experiment.rounds == 3
+    assert read_record(probe).experiment.on == "public_part(digits())"
     told = {name: value for name, value in settings.items() if name not in ("threads", "quiet")}
     setup = prepare(ff.experiment("fedavg", **told))
-    again = load_descriptions(setup, tmp_path / "run", read_facts(tmp_path / "run")["identity"])
+    again = load_descriptions(setup, tmp_path / "run", read_record(tmp_path / "run").identity)
     [vectors] = again.server.population.descriptions.values()
     assert {tuple(one.shape) for one in vectors} == {(6,)}
     dim = setup.job.learner.flat.layout.dim
@@ -283,5 +283,5 @@ def test_kill_9_in_the_middle_of_the_estimators(tmp_path: Path, config: tuple[st
     assert (part / "descriptions/vectors.bin").read_bytes() == (
         whole / "descriptions/vectors.bin"
     ).read_bytes()
-    found = [read_groups(folder, read_facts(folder)["identity"]) for folder in (part, whole)]
+    found = [read_groups(folder, read_record(folder).identity) for folder in (part, whole)]
     assert found[0] == found[1] is not None

@@ -20,10 +20,11 @@ from fedflat.core.flat import GradFn
 from fedflat.core.stage import Stage
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import FedflatError, NotFinite
-from fedflat.experiments.results.results import Result, summarise
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.results.summary import summarise
 from fedflat.experiments.results.tables import table
 from fedflat.experiments.run_folder.checkpoints import Store
-from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
 
@@ -134,7 +135,7 @@ def test_a_run_that_stops_is_recorded_as_diverged(tmp_path: Path) -> None:
     result = begin(exp, tmp_path / "run", pause=math.inf)
     assert result.status == "diverged"
     assert result.diverged
-    assert read_facts(tmp_path / "run")["status"] == "diverged"
+    assert read_record(tmp_path / "run").status == "diverged"
     assert [row["round"] for row in rows(tmp_path / "run")] == [1, 2]
     assert Store(tmp_path / "run" / "checkpoint").rounds() == [2]
     two = train(type(exp)(**{**vars(exp), "rounds": 2}))

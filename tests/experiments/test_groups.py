@@ -17,7 +17,7 @@ from fedflat.errors import RunError, SettingError
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.groups import drawn, groups_among
 from fedflat.experiments.run_folder.groups import GROUPS, Grouped, read_groups, write_groups
-from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.run_folder.signed import signed, verified
 from fedflat.experiments.study import run_one
 from fedflat.registry.specs import parse
@@ -56,7 +56,7 @@ def test_a_run_writes_down_its_groups(tmp_path: Path) -> None:
         ("c", "bank(2, R=1)"),
     ):
         folder = run(tmp_path / name, topology)
-        found = read_groups(folder, read_facts(folder)["identity"])
+        found = read_groups(folder, read_record(folder).identity)
         assert found is not None
         assert sorted(client for group in found.groups for client in group) == list(range(10))
         assert np.array_equal(found.counts or (), counts())
@@ -75,7 +75,7 @@ def test_a_run_is_not_resumed_with_other_groups(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run_one(exp, ExecutionConfig(threads=1), folder, until=1)
     ff.resume(folder, until=2, quiet=True)
-    identity = read_facts(folder)["identity"]
+    identity = read_record(folder).identity
     found = read_groups(folder, identity)
     assert found is not None
     first, second, *rest = found.groups
@@ -125,7 +125,7 @@ def test_groups_by_a_model_are_those_of_the_run(
         str(folder),
     ]
     assert main(["run", f"fedseq(groups={grouping}) + sam(0.1)", *words, *settings]) == 0
-    found = read_groups(folder, read_facts(folder)["identity"])
+    found = read_groups(folder, read_record(folder).identity)
     assert found is not None
     capsys.readouterr()
     assert main(["data", "show", on, "--groups", grouping, *settings]) == 0
@@ -232,19 +232,19 @@ def test_damaged_groups_are_written_again_by_resume(
     run_one(
         exp, ExecutionConfig(threads=1), folder := tmp_path / "run", until=1 if stopped else None
     )
-    identity = read_facts(folder)["identity"]
+    identity = read_record(folder).identity
     before = read_groups(folder, identity)
     edit(folder)
     assert main(["resume", str(folder), "--quiet"]) == 0
     assert "groups.json is damaged (it does not have the digest" in capsys.readouterr().err
     assert read_groups(folder, identity) == before
-    assert read_facts(folder)["status"] == "done"
+    assert read_record(folder).status == "done"
 
 
 def test_the_report_needs_no_data(tmp_path: Path) -> None:
     folder = run(tmp_path / "run", f"chains(groups={GREEDY})")
     [shown] = collect([folder])["groups"]
-    grouped = read_groups(folder, read_facts(folder)["identity"])
+    grouped = read_groups(folder, read_record(folder).identity)
     assert grouped is not None
     order = [client for group in grouped.groups for client in group]
     assert (shown["order"], shown["clients"], shown["by"]) == (order, 10, grouped.by)

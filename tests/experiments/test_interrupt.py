@@ -114,7 +114,7 @@ class Pressing(DiskRunFolder):
 def test_what_belongs_together_is_written_together(tmp_path: Path, moment: str, left: int) -> None:
     exp = experiment(EVERYTHING)
     begin(exp, tmp_path / "whole")
-    run_folder = Pressing.create(tmp_path / "cut", exp.as_json(), {}, pause=math.inf)
+    run_folder = Pressing.create(tmp_path / "cut", exp.texts(), {}, pause=math.inf)
     run_folder.moment = moment
     with closing(run_folder), pytest.raises(KeyboardInterrupt):
         train(exp, run_folder=run_folder, executor=InProcess(threads=1))
@@ -158,7 +158,7 @@ def test_the_last_word_of_a_personalised_run_is_written_once(tmp_path: Path, mom
                 press()
             super().finish(status, models)
 
-    run_folder = Pressing.create(tmp_path / "cut", exp.as_json(), {}, pause=math.inf)
+    run_folder = Pressing.create(tmp_path / "cut", exp.texts(), {}, pause=math.inf)
     with closing(run_folder), pytest.raises(KeyboardInterrupt):
         train(exp, run_folder=run_folder, executor=InProcess(threads=1))
     result = go_on(exp, tmp_path / "cut")
@@ -215,7 +215,7 @@ def test_what_schedulers_send_is_treated_as_ctrl_c(tmp_path: Path, number: int) 
         if progress.round == 4:
             os.kill(os.getpid(), number)
 
-    run_folder = Twice.create(tmp_path / "cut", exp.as_json(), {}, pause=math.inf)
+    run_folder = Twice.create(tmp_path / "cut", exp.texts(), {}, pause=math.inf)
     with closing(run_folder), pytest.raises(KeyboardInterrupt) as stopped:
         train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=tell)
     assert status_of(stopped.value) == 128 + number

@@ -15,9 +15,10 @@ from fedflat.cli import main
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.console import RunLabel, fitted, sentence
 from fedflat.experiments.progress import Progress
-from fedflat.experiments.results.results import Result, Results, summarise
+from fedflat.experiments.results.results import Result, Results
+from fedflat.experiments.results.summary import summarise
 from fedflat.experiments.results.tables import table
-from fedflat.experiments.run_folder.record import read_facts, read_rows
+from fedflat.experiments.run_folder.record import read_record, read_rows
 from fedflat.server.ledger import Ledger
 from fedflat.tasks.headline import ACCURACY, Headline, common_target
 from report.made import write_rows, write_run
@@ -282,7 +283,7 @@ def test_a_damaged_headline_is_a_sentence(tmp_path: Path, wrong: Any, said: str)
     facts["experiment"]["headline"] = wrong
     (run / "run.json").write_text(json.dumps(facts))
     with pytest.raises(RunError, match="is damaged") as caught:
-        read_facts(run)
+        read_record(run)
     assert said in str(caught.value)
     assert len(str(caught.value)) < 500
 

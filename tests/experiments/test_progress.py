@@ -16,7 +16,7 @@ from rich.console import Console
 
 from experiments.small import ON, SIZES, experiment
 from fedflat.experiments import console as progress
-from fedflat.experiments.console import ConsoleReporter, RunLabel, duration, fitted, sentence
+from fedflat.experiments.console import ConsoleReporter, RunLabel, fitted, sentence
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.progress import PRETRAINING, OnProgress, Progress, Stopwatch
@@ -25,6 +25,7 @@ from fedflat.experiments.time_left import StudyTime
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
 from fedflat.server.ledger import Ledger
+from fedflat.text_table import duration
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from experiments.small import SIZES, experiment
 from fedflat.client.local import LocalTraining
 from fedflat.errors import SettingError
 from fedflat.experiments.evaluator import Scores
-from fedflat.experiments.results.results import Result, Results, summarise
+from fedflat.experiments.results.results import Result, Results
 from fedflat.experiments.results.scenario import Scenario
+from fedflat.experiments.results.summary import summarise
 from fedflat.experiments.results.tables import table
 from fedflat.server.client_selection import ClientSampler
 from fedflat.server.ledger import Ledger

@@ -77,7 +77,7 @@ def test_a_run_without_opening_any_clients_data(tmp_path: Path) -> None:
     expected = train(here, executor=InProcess(1))
     setup = prepare(there)
     assert RunLoad.of(setup).seconds > 0
-    run_folder = DiskRunFolder.create(tmp_path / "run", there.as_json(), {})
+    run_folder = DiskRunFolder.create(tmp_path / "run", there.texts(), {})
     result = train(
         setup,
         executor=Workers(1),

@@ -108,9 +108,7 @@ def test_other_data_are_noticed(tmp_path: Path) -> None:
         )
     )
     from fedflat.experiments.run_folder.fingerprint import check_same_origin, origin_of
-    from fedflat.experiments.run_folder.record import read_facts
+    from fedflat.experiments.run_folder.record import read_record
 
     with pytest.raises(ff.RunError, match="not the server's data"):
-        check_same_origin(
-            tmp_path / "run", read_facts(tmp_path / "run")["origin"], origin_of(setup)
-        )
+        check_same_origin(tmp_path / "run", read_record(tmp_path / "run").origin, origin_of(setup))

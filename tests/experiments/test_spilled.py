@@ -35,7 +35,7 @@ HERE = InProcess(threads=1)
 def begin(
     folder: Path, *, stop: int | None = None, pause: float = 0.0, state_memory: int = 0
 ) -> Result:
-    with closing(Eager.create(folder, EXP.as_json(), {}, pause=pause)) as run_folder:
+    with closing(Eager.create(folder, EXP.texts(), {}, pause=pause)) as run_folder:
         return train(
             EXP,
             run_folder=run_folder,
@@ -85,7 +85,7 @@ def test_the_models_of_all_clients_are_within_the_budget(tmp_path: Path) -> None
             held.append(run.clients.in_ram)
             super().checkpoint(run, force=force)
 
-    with closing(Looking.create(tmp_path / "run", exp.as_json(), {}, pause=0.0)) as run_folder:
+    with closing(Looking.create(tmp_path / "run", exp.texts(), {}, pause=0.0)) as run_folder:
         train(exp, run_folder=run_folder, executor=HERE, state_memory=model)
     assert max(held) == model
     groups, _ = Store(tmp_path / "run" / "checkpoint").read(8)
@@ -183,7 +183,7 @@ def test_killed_in_the_midst(tmp_path: Path, whole: Path, after: str) -> None:
 def killed(folder: str, after: str) -> None:
     """A run that kills its own process."""
     act_after(f"fedflat.{after}", 7, kill_self)
-    with closing(Eager.create(Path(folder), EXP.as_json(), {}, pause=0.0)) as run_folder:
+    with closing(Eager.create(Path(folder), EXP.texts(), {}, pause=0.0)) as run_folder:
         train(EXP, run_folder=run_folder, executor=HERE, state_memory=0)
 
 
@@ -249,5 +249,5 @@ def test_what_clients_will_remember_and_where_is_reported() -> None:
 
 def test_a_book_says_where_its_checkpoints_are(tmp_path: Path) -> None:
     assert RunFolder().place is None
-    with closing(DiskRunFolder.create(tmp_path / "run", EXP.as_json(), {})) as run_folder:
+    with closing(DiskRunFolder.create(tmp_path / "run", EXP.texts(), {})) as run_folder:
         assert run_folder.place == tmp_path / "run" / "checkpoint"

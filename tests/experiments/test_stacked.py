@@ -394,9 +394,9 @@ def test_stop_and_resume_equals_going_on(text: str, tmp_path: Path) -> None:
         with closing(run_folder):
             train(exp, run_folder=run_folder, executor=Stacked(), on_progress=tell)
 
-    go(DiskRunFolder.create(tmp_path / "through", exp.as_json(), {}, pause=math.inf))
+    go(DiskRunFolder.create(tmp_path / "through", exp.texts(), {}, pause=math.inf))
     with pytest.raises(KeyboardInterrupt):
-        go(DiskRunFolder.create(tmp_path / "broken", exp.as_json(), {}, pause=math.inf), stop=2)
+        go(DiskRunFolder.create(tmp_path / "broken", exp.texts(), {}, pause=math.inf), stop=2)
     go(DiskRunFolder.open(tmp_path / "broken", pause=math.inf))
     through, broken = (tmp_path / name / "final.safetensors" for name in ("through", "broken"))
     assert through.read_bytes() == broken.read_bytes()

@@ -160,7 +160,7 @@ def test_a_folder_that_is_taken(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"not empty. --out names another"):
         ff.compare(METHODS, out=tmp_path / "study", **SETTINGS)
     (tmp_path / "study" / "study.json").touch()
-    with pytest.raises(RunError, match=r"not empty. `fedflat resume .*study` goes on with it"):
+    with pytest.raises(RunError, match=r"not empty. `fedflat resume .*study` continues it"):
         ff.compare(METHODS, out=tmp_path / "study", **SETTINGS)
     with pytest.raises(RunError, match="could not be written: Not a directory"):
         ff.compare(METHODS, out=tmp_path / "study" / "thesis.tex" / "x", **SETTINGS)
@@ -206,7 +206,7 @@ def test_another_version_is_noticed_before_its_words_are_read(tmp_path: Path) ->
 
 def test_a_run_in_use_is_not_resumed(tmp_path: Path) -> None:
     exp = ff.experiment("fedavg", "digits(iid(), clients=5)", rounds=2)
-    run_folder = DiskRunFolder.create(tmp_path / "run", exp.as_json(), {"workers": 0})
+    run_folder = DiskRunFolder.create(tmp_path / "run", exp.texts(), {"workers": 0})
     with pytest.raises(RunError, match="another process is working in"):
         resume(tmp_path / "run")
     run_folder.close()

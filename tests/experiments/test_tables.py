@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from fedflat.experiments.results.results import Summary
 from fedflat.experiments.results.scenario import Scenario
+from fedflat.experiments.results.summary import Summary
 from fedflat.experiments.results.tables import table
 from fedflat.text_table import size
 

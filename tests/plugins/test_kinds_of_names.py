@@ -57,7 +57,7 @@ class Lines(ff.Logger):
     def __init__(self, name="log.txt"):
         self.file_name = name
 
-    def begin(self, folder, facts, done):
+    def begin(self, folder, record, done):
         self.path = folder / "lines" / self.file_name
 
     def row(self, round, numbers):

@@ -17,7 +17,12 @@ from experiments.small import experiment
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError, SpellingError
 from fedflat.experiments.experiment import from_json
-from fedflat.experiments.run_folder.plugins_needed import changed, missing, needs_of
+from fedflat.experiments.run_folder.plugins_needed import (
+    PluginNeed,
+    changed,
+    missing,
+    needs_of,
+)
 from fedflat.registry.plugins import Plugin, load_same, named_plugins, plugin_of
 from fedflat.report.run_command import command
 from plugins.forgetting import forget
@@ -96,7 +101,7 @@ def test_a_run_is_taken_up_without_its_plugin_or_with_another(
         return main(list(words)), capsys.readouterr().err
 
     assert main(["run", "pull", *QUICK, "--plugin", str(path), "--out", run]) == 0
-    digest = needs_of(["pull"])[0]["digest"]
+    digest = needs_of(["pull"])[0].plugin.digest
     for word in ("resume", "analyse"):
         code, errors = said(word, run, "--quiet")
         assert code == 2
@@ -108,10 +113,7 @@ def test_a_run_is_taken_up_without_its_plugin_or_with_another(
     path.write_text(path.read_text() + "# another\n")
     code, errors = said("resume", run, "--quiet", "--plugin", str(path))
     assert code == 2
-    assert (
-        "which may compute other numbers. Put it back as it was to go on, or start a new run."
-        in errors
-    )
+    assert "which may compute other numbers. Restore it to continue, or start a new run." in errors
     code, errors = said("analyse", run, "--quiet", "--plugin", str(path))
     assert code == 0
     assert errors.startswith("the run was begun with pull of 'pull_file.py'")
@@ -148,7 +150,7 @@ def test_a_table_is_run_in_processes_that_load_the_same(
 def test_the_printed_command_names_the_file(tmp_path: Path) -> None:
     path = written(tmp_path)
     ff.load_plugin(str(path))
-    said = experiment("pull(mu=0.1)", on=ff.digits(clients=20)).as_json()
+    said = experiment("pull(mu=0.1)", on=ff.digits(clients=20)).texts()
     assert command(said, {}).endswith(f" --plugin {quote(str(path))}")
 
 
@@ -281,7 +283,7 @@ def test_a_module_of_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.Mo
     ff.load_plugin("extra_pack.tug_file")
     assert sys.path == before
     [need] = needs_of(["tug"])
-    assert (need["name"], need["version"]) == ("extra_pack", None)
+    assert (need.plugin.name, need.plugin.version) == ("extra_pack", None)
     (tmp_path / "extra_pack" / "other.py").write_text("# more")
     assert len(changed([need])) == 1  # its digest is that of the whole package
 
@@ -298,10 +300,12 @@ def test_an_installed_package_is_loaded_and_named_by_its_version(tmp_path: Path)
         "import warnings; warnings.simplefilter('ignore')\n"
         "from fedflat.experiments.run_folder.plugins_needed import needs_of, changed, missing\n"
         "[need] = needs_of(['haul(mu=1)'])\n"
-        "assert need == dict(name='extra-haul', version='1.2', digest=None, place=None, names=['haul']), need\n"
-        "[said] = changed([{**need, 'version': '1.1'}])\n"
+        "saved = need.as_json()\n"
+        "assert saved == dict(name='extra-haul', version='1.2', digest=None, place=None, names=['haul']), need\n"
+        "from fedflat.experiments.run_folder.plugins_needed import PluginNeed\n"
+        "[said] = changed([PluginNeed.from_json({**saved, 'version': '1.1'})])\n"
         "assert 'of \\'extra-haul\\' 1.1 ' in said and 'nstall ' not in said, said\n"
-        "[said] = missing([{**need, 'names': ['tow']}])\n"
+        "[said] = missing([PluginNeed(need.plugin, ('tow',))])\n"
         "assert said.endswith('make that version of it available here again.'), said\n"
     )
     place = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -316,9 +320,13 @@ def test_what_a_notebook_defines_is_known_by_name_and_a_cell_takes_its_own_place
         exec(text, {"__name__": "__main__"})
     assert ff.parse("yank()", "method").client[0].mu == 4
     [need] = needs_of(["yank()"])
-    assert (need["name"], need["version"], need["digest"]) == ("a notebook or a script", None, None)
+    assert (need.plugin.name, need.plugin.version, need.plugin.digest) == (
+        "a notebook or a script",
+        None,
+        None,
+    )
     assert (missing([need]), changed([need])) == ([], [])
-    [said] = missing([{**need, "names": ["jerk"]}])
+    [said] = missing([PluginNeed(need.plugin, ("jerk",))])
     assert said.startswith("the run needs jerk of a notebook or a script")
     assert "Go on in Python, where it is defined" in said
 
@@ -335,7 +343,7 @@ def test_a_worker_refuses_a_file_that_has_changed_since(tmp_path: Path) -> None:
 def test_names_of_ours_need_nothing() -> None:
     assert (
         needs_of(["fedavg() + sam(rho=decay(0.1, 0.9))", "digits(lda(0))", "not ( a text", None, 3])
-        == []
+        == ()
     )
     assert plugin_of("fedflat.methods.recipes") is None
     assert plugin_of("torch.nn") == Plugin("torch", version=plugin_of("torch").version)  # type: ignore[union-attr]
@@ -398,7 +406,7 @@ def test_a_script_may_register_what_it_has_imported(
     code = "import fedflat as ff, extra_nets\nff.register('model', 'tiny')(extra_nets.{made})"
     for made, name in (("Small", "extra_nets.py"), ("Fake", "a notebook or a script")):
         exec(code.format(made=made), {"__name__": "__main__"})
-        assert [need["name"] for need in needs_of(["tiny()"])] == [name]
+        assert [need.plugin.name for need in needs_of(["tiny()"])] == [name]
 
 
 @pytest.mark.parametrize(

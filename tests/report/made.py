@@ -4,9 +4,9 @@ Hessian is known."""
 from __future__ import annotations
 
 import copy
-import json
 import math
 from base64 import b64encode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ import numpy as np
 from fedflat.analysis.analysis_store import AnalysisStore
 from fedflat.data.files.png import png
 from fedflat.experiments.recording import metrics_of
-from fedflat.experiments.run_folder.record import ended, new_facts, open_logs, read_facts
+from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
+from fedflat.experiments.run_folder.jsonl_log import LOGS
+from fedflat.experiments.run_folder.record import Origin, RunEnd, RunRecord, read_record
 from fedflat.tasks.headline import Headline
 
 EXPERIMENT: dict[str, Any] = {
@@ -72,11 +74,10 @@ def write_run(
         "rounds": rounds,
         **changes,
     }
-    facts = new_facts(experiment, {"workers": 0, "threads": None, "device": "cpu"}, {})
-    facts["recorded"] = {
-        metric.key: metric.labels for metric in metrics_of("drift, norms, classes")
-    }
-    (folder / "run.json").write_text(json.dumps(facts))
+    execution = {"workers": 0, "threads": None, "device": "cpu"}
+    record = RunRecord.new(ExperimentTexts.from_json(experiment), execution, Origin())
+    labels = {metric.key: metric.labels for metric in metrics_of("drift, norms, classes")}
+    replace(record, recorded=labels).write(folder)
     write_rows(folder, "metrics", evaluations(1, done, seed), status)
     return folder
 
@@ -131,21 +132,19 @@ def write_rows(
     folder: Path, name: str, rows: list[dict[str, Any]], status: str | None = None
 ) -> None:
     """Add to a diary, as the run would, and let the run be where it was, or at another end."""
-    facts = read_facts(folder)
-    status = status or facts["status"]
-    facts = {**facts, "status": "running"}
-    facts.pop("end", None)
+    record = read_record(folder)
     marks = {}
-    for each, log in open_logs(folder, facts).items():
+    for each in LOGS:
+        log = record.open_log(folder, each)
         *_, log.mark = [log.start, *(mark for mark, _ in log._rows())]
         with open(log.path, "ab") as stream:
             for row in rows if each == name else []:
                 line, log.mark = log.mark.line(row)
                 stream.write(line)
-        marks[each] = log.mark._asdict()
-    if status != "running":
-        facts = ended(facts, status, {**marks, "models": {}, "reported": "server"})
-    (folder / "run.json").write_text(json.dumps(facts))
+        marks[each] = log.mark
+    status = status or record.status
+    end = None if status == "running" else RunEnd(marks, {}, "server")
+    replace(record, status=status, end=end).write(folder)
 
 
 def bowl(x: float, y: float) -> float:
@@ -157,7 +156,7 @@ def write_analysis(
     folder: Path, kind: str, settings: dict[str, Any], result: dict[str, Any]
 ) -> Path:
     """One analysis of a run."""
-    return AnalysisStore(folder / "analysis", read_facts(folder)["identity"]).save(
+    return AnalysisStore(folder / "analysis", read_record(folder).identity).save(
         kind, settings, result, 1.0
     )
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fedflat.experiments.run_folder.study_file import write_plan
+from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
+from fedflat.experiments.run_folder.study_file import PlannedRun, new_plan
 from fedflat.report import collect
 from report.made import (
     CURVATURES,
@@ -115,9 +116,8 @@ def test_a_run_given_twice_is_reported(tmp_path: Path) -> None:
 
 def test_a_study_stands_for_its_runs(tmp_path: Path) -> None:
     write_run(tmp_path / "01" / "seed-0")
-    write_plan(
-        tmp_path, [{"folder": f"01/seed-{seed}", "experiment": EXPERIMENT} for seed in (0, 1)], {}
-    )
+    texts = ExperimentTexts.from_json(EXPERIMENT)
+    new_plan([PlannedRun(f"01/seed-{seed}", texts) for seed in (0, 1)], {}).write(tmp_path)
     found = collect([tmp_path])
     assert len(found["runs"]) == 1
     assert found["problems"] == [f"1 of the 2 runs in {tmp_path} have not begun."]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fedflat.composition.info import MethodInfo
 from fedflat.report import collect, document
 from fedflat.report.live.find_runs import look
 from report.damage import damaged_runs
@@ -43,7 +44,8 @@ def test_an_unexpected_error_is_a_sentence(tmp_path: Path, monkeypatch: pytest.M
         raise RecursionError("x" * 1000)
 
     monkeypatch.setattr(
-        "fedflat.report.run_command.stack", lambda method: fail() if method == "fedprox()" else ""
+        "fedflat.experiments.run_folder.experiment_texts.method_info",
+        lambda method: fail() if method == "fedprox()" else MethodInfo(),
     )
     found = collect([bad, good])
     assert [one["folder"] for one in found["runs"]] == [str(good)]

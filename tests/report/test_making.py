@@ -6,12 +6,15 @@ import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fedflat as ff
 from fedflat.cli import main
-from fedflat.report.run_command import command, labels, stack
+from fedflat.composition.info import MethodInfo, method_info
+from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
+from fedflat.report.run_command import command, labels
 from report.made import EXPERIMENT
 
 SAID = {
@@ -24,6 +27,11 @@ SAID = {
     "topology": "'fedseq(groups=4) + sam(0.05)' --model logistic --rounds 1 --clients-per-round 5",
     "virtual clients": "'fedvc(8)' --model logistic --rounds 1 --clients-per-round 2",
 }
+
+
+def typed_again(experiment: dict[str, Any], execution: dict[str, Any]) -> str:
+    """The command that repeats a run with these settings."""
+    return command(ExperimentTexts.from_json(experiment), execution)
 
 
 @pytest.mark.parametrize("words", SAID.values(), ids=SAID)
@@ -48,7 +56,7 @@ def test_the_command_repeats_the_run(
         == 0
     )
     facts = json.loads(Path("once/run.json").read_text())
-    again = shlex.split(command(facts["experiment"], facts["how"]))
+    again = shlex.split(typed_again(facts["experiment"], facts["how"]))
     assert again[0] == "fedflat"
     assert main([*again[1:], "--quiet", "--out", "twice"]) == 0
     assert json.loads(Path("twice/run.json").read_text())["experiment"] == facts["experiment"]
@@ -67,34 +75,35 @@ def test_what_a_method_brings_goes_without_saying(method: str, brought: str) -> 
         ff.experiment(said, "digits(clients=20)", **settings).as_json()
         for said in (method, "fedavg")
     )
-    assert not re.search(brought, command(alone, {}))
-    assert re.search(brought, command({**alone, "method": "fedavg()"}, {}))
-    assert "--topology" not in command(starred, {})
-    assert "--sampler" not in command(starred, {})
+    assert not re.search(brought, typed_again(alone, {}))
+    assert re.search(brought, typed_again({**alone, "method": "fedavg()"}, {}))
+    assert "--topology" not in typed_again(starred, {})
+    assert "--sampler" not in typed_again(starred, {})
 
 
 def test_what_only_python_can_say_has_no_command() -> None:
-    assert command({**EXPERIMENT, "on": None}, {}) == ""
-    assert command({**EXPERIMENT, "loss": None}, {}) == ""
+    assert typed_again({**EXPERIMENT, "on": None}, {}) == ""
+    assert typed_again({**EXPERIMENT, "loss": None}, {}) == ""
 
 
 def test_a_replayed_run_names_its_file() -> None:
     sampler = {**EXPERIMENT["sampler"], "cohorts": [[1]]}
-    assert command({**EXPERIMENT, "sampler": sampler}, {}).endswith("--replay FILE")
+    assert typed_again({**EXPERIMENT, "sampler": sampler}, {}).endswith("--replay FILE")
 
 
 def test_quotes_survive_the_shell() -> None:
-    words = shlex.split(command({**EXPERIMENT, "method": 'it\'s "<odd>" $HOME'}, {}))
+    words = shlex.split(typed_again({**EXPERIMENT, "method": 'it\'s "<odd>" $HOME'}, {}))
     assert words[2] == 'it\'s "<odd>" $HOME'
 
 
 def test_stack() -> None:
-    assert "sam(rho=0.05)" in stack("fedavg() + sam(rho=0.05)")
-    assert stack("a method of tomorrow") == ""
+    assert "sam(rho=0.05)" in method_info("fedavg() + sam(rho=0.05)").stack
+    assert method_info("a method of tomorrow") == MethodInfo()
 
 
 def test_seeds_do_not_set_runs_apart() -> None:
-    assert labels([EXPERIMENT, {**EXPERIMENT, "seed": 1}]) == ["fedavg()", "fedavg()"]
+    texts = [ExperimentTexts.from_json({**EXPERIMENT, "seed": seed}) for seed in (0, 1)]
+    assert labels(texts) == ["fedavg()", "fedavg()"]
 
 
 def test_a_task_is_reported_where_the_data_are_for_another() -> None:
@@ -104,7 +113,7 @@ def test_a_task_is_reported_where_the_data_are_for_another() -> None:
         ("digits()", "classification()", False),
         ("digits()", "retrieval()", True),
     ]:
-        words = command(
+        words = typed_again(
             {
                 "method": "fedavg()",
                 "on": on,

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from fedflat.cli import main
-from fedflat.experiments.run_folder.record import new_facts
-from fedflat.experiments.run_folder.study_file import write_plan
+from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
+from fedflat.experiments.run_folder.record import Origin, RunRecord, read_record
+from fedflat.experiments.run_folder.study_file import PlannedRun, new_plan
 from fedflat.report import collect, write_report
 from report.made import EXPERIMENT, evaluations, write_analyses, write_rows, write_run
 
@@ -91,7 +92,8 @@ def test_data_given_in_python_are_distinguished_by_their_digests(tmp_path: Path)
         run = tmp_path / name
         run.mkdir()
         experiment = {**EXPERIMENT, "on": None, "seed": len(runs)}
-        (run / "run.json").write_text(json.dumps(new_facts(experiment, {}, {"data": digest})))
+        texts = ExperimentTexts.from_json(experiment)
+        RunRecord.new(texts, {}, Origin(data=digest)).write(run)
         write_rows(run, "metrics", evaluations(1, 10), "done")
         runs.append(run)
     found = collect(runs)
@@ -131,13 +133,9 @@ def study(folder: Path, target: float | None, **more: Any) -> Path:
     experiments = []
     for place, method in enumerate(METHODS):
         run = write_run(folder / str(place), method=method, **more)
-        experiments.append(json.loads((run / "run.json").read_text())["experiment"])
-    write_plan(
-        folder,
-        [{"folder": str(i), "experiment": one} for i, one in enumerate(experiments)],
-        {},
-        target,
-    )
+        experiments.append(read_record(run).experiment)
+    runs = [PlannedRun(str(i), one) for i, one in enumerate(experiments)]
+    new_plan(runs, {}, target).write(folder)
     return folder
 
 

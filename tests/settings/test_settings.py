@@ -18,6 +18,7 @@ from fedflat.client.learner import DTYPES
 from fedflat.core.json_schema import check
 from fedflat.errors import SettingError
 from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
 from fedflat.experiments.run_folder.schema import EXPERIMENT, HOW
 from fedflat.report.run_command import command
 from fedflat.settings.groups import MACHINE, SETTINGS, LocalSettings, RunSettings
@@ -77,7 +78,7 @@ def test_python_the_file_and_the_printed_command_know_every_setting(one: Setting
     saved = ff.experiment("fedavg", **said).as_json()
     assert stored_value(saved, one) == SAID[one.name]
     check(json.loads(json.dumps(saved)), EXPERIMENT)
-    words = shlex.split(command(saved, {}))
+    words = shlex.split(command(ExperimentTexts.from_json(saved), {}))
     assert one.option in words
     asked = build().read(words[1:])
     seed = {} if asked.seed is None else {"seed": asked.seed}

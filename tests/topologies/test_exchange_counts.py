@@ -12,7 +12,9 @@ import fedflat as ff
 from experiments.small import begin, experiment, rows
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.results.results import Result, summarise
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.results.summary import summarise
+from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.train import train
 
 K, C, ROUNDS = 20, 10, 3
@@ -131,9 +133,9 @@ def test_a_folder_from_before_they_were_counted(tmp_path: Path) -> None:
         {k: v for k, v in json.loads(line).items() if k != "chain"}
         for line in path.read_text().splitlines()
     ]
-    facts: Any = json.loads((tmp_path / "run/run.json").read_text())
-    read = Result.telling(
-        facts, [{k: v for k, v in row.items() if not k.startswith("models_")} for row in old]
+    read = Result.from_record(
+        read_record(tmp_path / "run"),
+        [{k: v for k, v in row.items() if not k.startswith("models_")} for row in old],
     )
     assert read.ledger.models == 0
     assert read.ledger.down == old[-1]["down"]

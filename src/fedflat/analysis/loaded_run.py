@@ -15,12 +15,12 @@ from fedflat.data.examples import ClientData
 from fedflat.data.files.paths import remembered
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.descriptions import load_descriptions
-from fedflat.experiments.experiment import Experiment, from_json
+from fedflat.experiments.experiment import Experiment, from_texts
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.reported_models import reported_models
 from fedflat.experiments.run_folder.fingerprint import check_same_origin, origin_of
 from fedflat.experiments.run_folder.model_files import read_model, unnamed
-from fedflat.experiments.run_folder.record import Facts, read_facts
+from fedflat.experiments.run_folder.record import RunEnd, RunRecord, read_record
 from fedflat.experiments.run_folder.study_file import is_run, runs_in
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState, last_state
@@ -35,7 +35,7 @@ class LoadedRun:
     @cached_property
     def experiment(self) -> Experiment:
         """The experiment of the run."""
-        return from_json(self.facts["experiment"], exact=False)
+        return from_texts(self.record.experiment, exact=False)
 
     @property
     def name(self) -> str:
@@ -45,20 +45,26 @@ class LoadedRun:
     @cached_property
     def setup(self) -> RunSetup:
         """Data and learner of the run."""
-        with remembered(self.facts["origin"].get("place")):
+        with remembered(self.record.origin.place):
             setup = prepare(self.experiment)
-            check_same_origin(self.folder, self.facts["origin"], origin_of(setup))
-        return load_descriptions(setup, self.folder, self.facts["identity"])
+            check_same_origin(self.folder, self.record.origin, origin_of(setup))
+        return load_descriptions(setup, self.folder, self.record.identity)
 
     @property
     def store(self) -> AnalysisStore:
         """The stored analyses of the run."""
-        return AnalysisStore(self.folder / "analysis", self.facts["identity"])
+        return AnalysisStore(self.folder / "analysis", self.record.identity)
 
     @cached_property
-    def facts(self) -> Facts:
+    def record(self) -> RunRecord:
         """The content of run.json."""
-        return read_facts(self.folder)
+        return read_record(self.folder)
+
+    @property
+    def end(self) -> RunEnd:
+        """The files of a finished run."""
+        assert self.record.end is not None
+        return self.record.end
 
     @cached_property
     def models(self) -> dict[str, Model]:
@@ -69,24 +75,20 @@ class LoadedRun:
             )
         return {
             name: unnamed(
-                self.setup.job.learner, read_model(self.folder, self.facts, name), self.folder
+                self.setup.job.learner, read_model(self.folder, self.end, name), self.folder
             )
-            for name in self.facts["end"]["models"]
+            for name in self.end.models
         }
 
     @property
     def reported(self) -> str:
         """Name of the model whose scores the run reports."""
-        return (
-            list(self.models)[-1]
-            if self.checkpoint_round is not None
-            else str(self.facts["end"]["reported"])
-        )
+        return list(self.models)[-1] if self.checkpoint_round is not None else self.end.reported
 
     @cached_property
     def checkpoint_round(self) -> int | None:
         """Round of the last checkpoint, if the run is not finished."""
-        return self.state.round if self.facts["status"] == "running" else None
+        return self.state.round if self.record.running else None
 
     @property
     def round_setting(self) -> dict[str, int]:
@@ -109,7 +111,7 @@ class LoadedRun:
     @cached_property
     def state(self) -> RunState:
         """The state of the run in its newest intact checkpoint."""
-        return last_state(self.folder, self.facts["identity"])
+        return last_state(self.folder, self.record.identity)
 
     def model(self, name: str | None) -> tuple[str, Model]:
         """Return name and parameters of a model.

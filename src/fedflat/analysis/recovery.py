@@ -72,7 +72,7 @@ def _compute(loaded: LoadedRun, attack: Gan, notes: AttackState, on_progress: On
     fed, setup = loaded.setup.fed, loaded.setup
     attacked = attacked_run(setup.exp, fed, setup.job.learner, setup.server.population)
     training = fed.pooled().data(0)
-    digest = loaded.facts["origin"].get("data", str(loaded.folder))
+    digest = loaded.record.origin.data or str(loaded.folder)
     if digest not in _NETWORKS:
         _NETWORKS[digest] = train_feature_network(
             training,

@@ -78,7 +78,7 @@ def clusters_of_run(loaded: LoadedRun) -> Grouped | None:
     ):
         return None
     try:
-        return read_groups(loaded.folder, loaded.facts["identity"]) or groups_of(
+        return read_groups(loaded.folder, loaded.record.identity) or groups_of(
             topology, loaded.setup.server.population, loaded.setup.fed
         )
     except Damaged as error:

@@ -15,13 +15,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from fedflat.analysis.analysis import Analysis, OnProgress, Scope, analyses
 from fedflat.analysis.loaded_run import LoadedRun, loaded_runs
 from fedflat.errors import FedflatError, printable
-from fedflat.experiments.console import duration
 from fedflat.experiments.run_folder.plugins_needed import changed
 from fedflat.flatness.budget import MEMORY, AnalysisCost
 from fedflat.kernels.allocator import keep_memory
 from fedflat.registry.specs import parse_list
 from fedflat.settings.setting import settings_of
-from fedflat.text_table import size
+from fedflat.text_table import duration, size
 
 PAUSE = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -37,9 +36,7 @@ def analyse(args: Namespace) -> int:
     scope = Scope(model=args.model, where=args.set, examples=args.examples, seed=args.seed)
     jobs = [job for analysis in wanted(args) for job in analysis.jobs(runs)]
     for run in runs:
-        for sentence in filter(
-            None, [run.unfinished, *changed(run.facts["experiment"].get("plugins", ()))]
-        ):
+        for sentence in filter(None, [run.unfinished, *changed(run.record.experiment.plugins)]):
             _warn(sentence)
     status = 0
     for title, analysis, run in jobs:

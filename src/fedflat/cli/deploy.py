@@ -26,7 +26,7 @@ from fedflat.deploy.status import read_status, status_text
 from fedflat.errors import RunError, SettingError, number, printable_lines
 from fedflat.experiments.execution_config import executor_of
 from fedflat.experiments.experiment import data_set
-from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.run_folder.record import read_record
 
 MEGABYTE = 10**6
 LONGEST = 3650
@@ -149,14 +149,14 @@ def _check_classes(session: Session, names: list[str]) -> None:
 def _resume(args: Namespace) -> int:
     if args.method:
         raise SettingError("deploy serve: --resume takes the method from the run. Leave it out.")
-    facts = read_facts(Path(args.resume))
-    text = facts["how"].get("executor")
+    record = read_record(Path(args.resume))
+    text = record.execution.get("executor")
     executor = executor_of(text) if isinstance(text, str) else None
     if not isinstance(executor, Deployed):
         raise RunError(f"{args.resume} is not a deployed run. Use `fedflat resume`.")
     folder = open_federation_folder(Path(executor.path))
     agree_on_tls(folder.tls, args)
-    session = start_session(executor, facts["experiment"]["seed"], printer(args))
+    session = start_session(executor, record.experiment.seed, printer(args))
     try:
         args.folder, args.until = args.resume, None
         _fill(args)

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import inspect
 from inspect import Parameter
+from pathlib import Path
 
 from fedflat.cli import method_listing, preset_listing
 from fedflat.cli.options import ALPHAS
 from fedflat.cli.parser import builtin, from_plugins
+from fedflat.data.files.catalogue import builtin_entries
 from fedflat.errors import SpellingError, nearest
 from fedflat.papers.presets import every
-from fedflat.registry.specs import KINDS, RegisteredName, find, name_of, parse, registered, spell
+from fedflat.registry.specs import (
+    KINDS,
+    RegisteredName,
+    find,
+    has_plugins,
+    name_of,
+    parse,
+    registered,
+    spell,
+)
 
 WIDE = 60
 """Calls that are longer are not aligned."""
 WRITABLE = (int, float, str, list, tuple)
+LISTINGS = Path(__file__).with_name("listings")
+"""The folder of stored lists."""
+DYNAMIC = ("presets", "datasets", "commands")
+"""Kinds whose lists are not stored: they are quick to make, or depend on the machine."""
 USE = {
     "methods": 'fedflat run "feddyn(alpha=0.01) + sam(rho=0.05)"',
     "models": '--model "mlp(hidden=[64, 64])"; in Python also any nn.Module',
@@ -41,12 +56,25 @@ USE = {
 """How an item of each kind is used."""
 
 
+def stored(name: str) -> str:
+    """A text that `python -m fedflat.public` has written: the items of a kind, or "kinds"."""
+    return (LISTINGS / f"{name}.txt").read_text().rstrip("\n")
+
+
 def kinds() -> str:
     """All kinds, with the number of their items and an example."""
-    lines = [f"{kind:<15}{_count(kind):>5}  {use}" for kind, use in USE.items()]
-    return "\n".join(
-        [*lines, "", "`fedflat list KIND` lists the items, `fedflat list KIND NAME` describes one."]
-    )
+    lines = made_kinds() if has_plugins() else stored("kinds")
+    foot = "`fedflat list KIND` lists the items, `fedflat list KIND NAME` describes one."
+    return "\n".join([lines, _kind_line("presets"), "", foot])
+
+
+def made_kinds() -> str:
+    """A line for each kind in the registry, and for commands."""
+    return "\n".join(_kind_line(kind) for kind in USE if kind != "presets")
+
+
+def _kind_line(kind: str) -> str:
+    return f"{kind:<15}{_count(kind):>5}  {USE[kind]}"
 
 
 def _count(kind: str) -> int:
@@ -56,7 +84,16 @@ def _count(kind: str) -> int:
 
 
 def listing(kind: str) -> str:
-    """All items of a kind."""
+    """All items of a kind.
+
+    fedflat's own are stored, since methods and models import PyTorch; with plugins the list is made
+    from the registry.
+    """
+    return made_listing(kind) if kind in DYNAMIC or has_plugins() else stored(kind)
+
+
+def made_listing(kind: str) -> str:
+    """All items of a kind, from the registry."""
     if kind in _LISTINGS:
         return _LISTINGS[kind]()
     entries = _entries(kind)
@@ -84,13 +121,15 @@ def describe(kind: str, name: str) -> str:
 
 def datasets() -> str:
     """All data sets: what they are, and where their files are or how to get them."""
-    from fedflat.data.files import fetch
+    found = builtin_entries()
+    if has_plugins():
+        from fedflat.data.files.fetch import entries
 
-    found = fetch.listing()
-    width = 2 + max(len(info.name) for info in found)
+        found = entries()
+    width = 2 + max(len(entry.name) for entry in found)
     return "\n".join(
-        f"{info.name:<{width}}{info.summary}\n{'':{width}}{info.where or info.advice}"
-        for info in found
+        f"{entry.name:<{width}}{entry.summary}\n{'':{width}}{entry.where or entry.advice}"
+        for entry in found
     )
 
 

@@ -18,13 +18,14 @@ from fedflat.errors import RunError, SettingError, printable_lines
 from fedflat.execution.profiling.profiled import Wanted
 from fedflat.execution.profiling.report import text
 from fedflat.experiments.api import experiments
-from fedflat.experiments.console import duration, reporter_for
+from fedflat.experiments.console import reporter_for
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.results.results import Result, Results, summarise
+from fedflat.experiments.results.results import Result, Results
+from fedflat.experiments.results.summary import summarise
 from fedflat.experiments.results.tables import table
 from fedflat.experiments.run_folder.checkpoints import Store
-from fedflat.experiments.run_folder.record import headline_of, read_facts
+from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.run_folder.study_file import is_run, read_target, runs_in, write_target
 from fedflat.experiments.study import Reporter, resume, run_many, run_one
 from fedflat.files import Damaged, parse_json, read_bytes
@@ -32,7 +33,7 @@ from fedflat.registry.plugins import plugin_words
 from fedflat.report import write_report
 from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.tasks.headline import Headline, common_target
-from fedflat.text_table import size
+from fedflat.text_table import duration, size
 
 
 def train_new(args: Namespace, methods: list[str]) -> int:
@@ -98,7 +99,7 @@ def _begin(args: Namespace, methods: list[str]) -> tuple[Path, list[Result]]:
 def _judged(folder: Path) -> list[Headline]:
     """The headline scores of the runs in a folder."""
     try:
-        return [headline_of(read_facts(run)) for run in runs_in(folder)]
+        return [read_record(run).headline for run in runs_in(folder)]
     except RunError:  # which `resume` reports
         return []
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from fedflat.client.piece import Piece
+from fedflat.composition.info import MethodInfo
 from fedflat.core.stage import Stage
 from fedflat.errors import SettingError
 from fedflat.registry.plain_values import plain
@@ -129,6 +130,14 @@ class Method:
         if self.virtual is not None:
             found |= {"sampler": "by_size", "virtual": self.virtual, "weighting": "uniform"}
         return found
+
+    def info(self) -> MethodInfo:
+        """What reports say about the method."""
+        settings = {
+            name: value if isinstance(value, int | str) else repr(value)
+            for name, value in self.topology_settings.items()
+        }
+        return MethodInfo(self.stack(), settings)
 
     @property
     def cost(self) -> Cost:

@@ -7,7 +7,7 @@ client's examples when they are needed, so that a million clients cost no more t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
@@ -19,9 +19,11 @@ from torch import Tensor
 from fedflat.data.batch import each
 from fedflat.data.domains import Domain
 from fedflat.data.examples import AnyExamples, ClientData, Examples
+from fedflat.data.info import DataInfo
+from fedflat.data.partitions.partition import Partition
 from fedflat.data.skew import Skew
 from fedflat.errors import SettingError
-from fedflat.registry.specs import TextSpec
+from fedflat.registry.specs import TextSpec, name_of, parse
 
 EVERYBODY = 10_000
 """Most clients of an `OnDemand` federation that are made at once, where all are needed."""
@@ -46,6 +48,36 @@ class DataSpec(TextSpec, ABC):
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes in order; empty if they have only numbers."""
         return ()
+
+    def partitions(self) -> Iterator[Partition]:
+        """The partitions of the data set and of the sets that it is derived from."""
+        for value in vars(self).values():
+            if isinstance(value, Partition):
+                yield value
+            elif isinstance(value, DataSpec):
+                yield from value.partitions()
+
+    def info(self) -> DataInfo:
+        """What reports say about the data set."""
+        inner = self._trained_on()
+        rule, clients = getattr(inner, "partition", None), getattr(inner, "clients", None)
+        parts = [
+            "the data set's own" if rule is None else repr(rule),
+            f"{clients} clients" if clients else "",
+        ]
+        segments = self.usual_task.startswith("segmentation")
+        return DataInfo(
+            name_of(type(self)),
+            ", ".join(filter(None, parts)),
+            repr(parse(self.usual_task, "task")),
+            self.class_names() if segments else None,
+            tuple(dict.fromkeys(filter(None, (one.note() for one in self.partitions())))),
+        )
+
+    def _trained_on(self) -> DataSpec:
+        """The data that clients train on: of a derived set, the first set that it is made of."""
+        inner = next((value for value in vars(self).values() if isinstance(value, DataSpec)), None)
+        return self if inner is None else inner._trained_on()
 
 
 class Federation(ABC):

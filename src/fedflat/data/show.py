@@ -7,7 +7,6 @@ from statistics import median
 
 from fedflat.data.domains import Domains
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.data.partition_notes import partitions_in
 from fedflat.data.partitions.lda import Lda
 from fedflat.data.places.show import place_lines
 
@@ -29,7 +28,7 @@ def show(spec: DataSpec, seed: int = 0) -> str:
     if fed.more:
         further = ", ".join(f"{name} ({len(data)})" for name, data in fed.more.items())
         lines.append(f"further test sets: {further}")
-    for partition in partitions_in(spec):
+    for partition in spec.partitions():
         if isinstance(partition, Lda) and partition.alpha:
             lines.append(partition.reading(fed.classes))
     if fed.held_out is not None:

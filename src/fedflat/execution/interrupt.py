@@ -28,6 +28,10 @@ class Terminated(KeyboardInterrupt, SystemExit):
         self.number, self.code = number, 128 + number
 
 
+STOPPED = 128 + signal.SIGINT
+"""Exit status of a process that was stopped by Ctrl-C."""
+
+
 def status_of(stopped: KeyboardInterrupt) -> int:
     """The exit status of a process that was stopped so."""
     return 128 + (stopped.number if isinstance(stopped, Terminated) else signal.SIGINT)

@@ -21,26 +21,13 @@ from fedflat.experiments.output_streams import dropping
 from fedflat.experiments.progress import OnProgress, Progress
 from fedflat.experiments.study import Reporter
 from fedflat.tasks.headline import ACCURACY, Headline
+from fedflat.text_table import duration
 
 PAUSE = 2.0
 """Least seconds between two plain lines; in a long run a tenth of the time since its beginning."""
 FREE = 3
 """Columns left free at the end of a live line, so that the ^C a terminal writes there does not
 begin a new one."""
-
-
-def duration(seconds: float) -> str:
-    """A time for people.
-
-    >>> duration(42), duration(125), duration(7380)
-    ('42s', '2m05s', '2h03m')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any, cast
@@ -23,6 +23,7 @@ from fedflat.data.files.paths import check_data_dir, data_place, remembered
 from fedflat.data.unlabelled import without_labels
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.privacy_check import check_privacy
+from fedflat.experiments.run_folder.experiment_texts import ExperimentInfo, ExperimentTexts
 from fedflat.experiments.run_folder.plugins_needed import needs_of, refuse_unmet
 from fedflat.models.spec import ModelSpec
 from fedflat.registry.specs import parse
@@ -170,9 +171,18 @@ class Experiment(RunSettings):
             lr = average.lr(lr, t, self.rounds)
         return lr
 
+    def info(self) -> ExperimentInfo:
+        """What reports say about the method and the data."""
+        data = self.on.info() if _sayable(self.on, "data set") else None
+        return ExperimentInfo(self.method.info(), data)
+
     def as_json(self) -> dict[str, Any]:
-        """Texts and numbers from which `from_json` makes it again; None where only Python can say
-        it."""
+        """`texts` as a JSON object."""
+        return self.texts().as_json()
+
+    def texts(self) -> ExperimentTexts:
+        """Texts and numbers from which `from_texts` makes it again; None for what was given in
+        Python."""
         local = {
             field.name: _plain(getattr(self.local, field.name)) for field in fields(self.local)
         }
@@ -184,22 +194,24 @@ class Experiment(RunSettings):
                 }
                 for given in self.local.orders
             ]
-        said = {
-            "method": repr(self.method),
+        run = {
             "on": repr(self.on) if _sayable(self.on, "data set") else None,
             "model": repr(self.model) if isinstance(self.model, ModelSpec) else None,
             "rounds": self.rounds,
-            "local": local,
-            "sampler": asdict(self.sampler),
-            "evaluate": asdict(self.evaluate),
             **{name: getattr(self, name) for name in _OWN},
             **{one.name: _text(getattr(self, one.name)) for one in _REGISTERED},
-            "loss": TASKS_OWN if self.loss is None else None,
-            "headline": self.headline.as_json(),
         }
-        texts = [said[one.name] or "" for one in _REGISTERED]
-        plugins = needs_of([said["method"], said["on"], said["model"], *local.values(), *texts])
-        return {**said, "plugins": plugins} if plugins else said
+        named = [run[name] for name in ("on", "model", *(one.name for one in _REGISTERED))]
+        return ExperimentTexts(
+            repr(self.method),
+            TASKS_OWN if self.loss is None else None,
+            run,
+            local,
+            asdict(self.sampler),
+            asdict(self.evaluate),
+            self.headline,
+            needs_of([repr(self.method), *named, *local.values()]),
+        )
 
 
 def refuse_unsayable(exp: Experiment) -> None:
@@ -303,48 +315,51 @@ def open_federation(
     return fed if device == "cpu" else fed.to(device)
 
 
-def from_json(
-    saved: dict[str, Any],
+def from_json(saved: Mapping[str, Any], **given: Any) -> Experiment:
+    """The experiment that `Experiment.as_json` has written; ``given`` as in `from_texts`."""
+    return from_texts(ExperimentTexts.from_json(saved), **given)
+
+
+def from_texts(
+    texts: ExperimentTexts,
     *,
     on: DataSpec | None = None,
     model: ModelLike | None = None,
     loss: LossFn | None = None,
     exact: bool = True,
 ) -> Experiment:
-    """The experiment a run folder describes; what only Python can say must be given again.
+    """The experiment that a run folder describes.
 
-    Plugins it needs must be here; if ``exact``, as they were when the run began.
+    ``on``, ``model`` and ``loss`` must be given again if they were given in Python. Plugins that it
+    needs must be loaded; if ``exact``, in the version that the run was begun with.
     """
-    refuse_unmet(saved.get("plugins", ()), exact=exact)
-    for name, given in (("on", on), ("model", model), ("loss", loss)):
-        if saved[name] is None and given is None:
+    refuse_unmet(texts.plugins, exact=exact)
+    given = {"on": on, "model": model, "loss": loss}
+    for name in texts.only_in_python:
+        if given[name] is None:
             raise RunError(
                 f"the run's {name!r} was given in Python and cannot be read from its folder. Resume it in Python: "
                 f"fedflat.resume(folder, {name}=...)."
             )
-    saved = {
-        "layout": CONTIGUOUS,
-        "convolutions": DIRECT,
-        **saved,
-    }  # the only ones, before they were written down
-    local = dict(saved["local"])
-    local |= {
-        name: parse(text, "schedule") for name, text in local.items() if isinstance(text, str)
+    run = {"layout": CONTIGUOUS, "convolutions": DIRECT, **texts.run}  # before they were settings
+    local = {
+        name: parse(value, "schedule") if isinstance(value, str) else value
+        for name, value in texts.local.items()
     }
     if local["orders"] is not None:
         local["orders"] = [
-            {int(k): batches for k, batches in given.items()} for given in local["orders"]
+            {int(k): batches for k, batches in order.items()} for order in local["orders"]
         ]
     return Experiment(
-        method=parse(saved["method"], "method"),
-        on=on or parse(saved["on"], "data set"),
-        model=model or parse(saved["model"], "model"),
-        rounds=saved["rounds"],
+        method=parse(texts.method, "method"),
+        on=on or parse(run["on"], "data set"),
+        model=model or parse(run["model"], "model"),
+        rounds=texts.rounds,
         local=LocalTraining(**local),
-        sampler=ClientSampler(**saved["sampler"]),
-        evaluate=EvaluationSchedule(**saved["evaluate"]),
-        **{name: saved[name] for name in _OWN if name in saved},
-        **{one.name: saved.get(one.name, one.default) for one in _REGISTERED},
+        sampler=ClientSampler(**texts.sampler),
+        evaluate=EvaluationSchedule(**texts.evaluate),
+        **{name: run[name] for name in _OWN if name in run},
+        **{one.name: run.get(one.name, one.default) for one in _REGISTERED},
         loss=loss,
     )
 

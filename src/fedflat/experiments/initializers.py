@@ -30,8 +30,8 @@ from fedflat.data.federation import DataSpec
 from fedflat.data.restyled import InStyles
 from fedflat.errors import RunError, SettingError, choice, number
 from fedflat.experiments.run_folder.checkpoints import tensors_in
-from fedflat.experiments.run_folder.model_files import Named, chosen, read_model
-from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.run_folder.model_files import Named, choose_model, read_model
+from fedflat.experiments.run_folder.record import RunEnd, read_record
 from fedflat.files import Damaged, digest, read_file
 from fedflat.registry.specs import TextSpec, parse, register
 from fedflat.server.client_selection import ClientSampler
@@ -165,24 +165,23 @@ class FromRun(LoadedWeights):
 
     def weights(self) -> Named:
         """What the run reports."""
-        folder, name = self._found()
-        return read_model(folder, read_facts(folder), name)
+        end, name = self._found()
+        return read_model(Path(self.folder), end, name)
 
     def digest(self) -> str:
         """That of the model's file."""
-        folder, name = self._found()
-        return str(read_facts(folder)["end"]["models"][name]["digest"])
+        end, name = self._found()
+        return end.models[name].digest
 
-    def _found(self) -> tuple[Path, str]:
-        folder = Path(self.folder)
-        facts = read_facts(folder)
-        if facts["status"] != "done":
+    def _found(self) -> tuple[RunEnd, str]:
+        record = read_record(Path(self.folder))
+        if record.end is None or record.status != "done":
             raise SettingError(
-                f"from_run: the run in {self.folder} has not ended, it is {facts['status']!r}. Let it end first: "
+                f"from_run: the run in {self.folder} has not ended, it is {record.status!r}. Let it end first: "
                 f"`fedflat resume {self.folder}`."
             )
-        end = facts["end"]
-        return folder, chosen(end["models"], self.which or end["reported"], self.folder)
+        end = record.end
+        return end, choose_model(end.models, self.which or end.reported, self.folder)
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,5 +1,4 @@
-"""Runs as people ask for them: one, several seeds, several methods; begun, stopped and taken up
-again.
+"""Runs and studies: start one run or several, and resume them.
 
 A single run has its own folder. A study (several methods or seeds) has a folder with a
 ``study.json`` that names its runs, and one folder for each of them.
@@ -10,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedflat.client.learner import ModelLike
@@ -24,7 +23,7 @@ from fedflat.execution.profiling.profiled import Wanted, profiled
 from fedflat.experiments.choose_executor import RunLoad
 from fedflat.experiments.descriptions import load_descriptions
 from fedflat.experiments.execution_config import ExecutionConfig, merge_config
-from fedflat.experiments.experiment import Experiment, from_json, refuse_unsayable
+from fedflat.experiments.experiment import Experiment, from_texts, refuse_unsayable
 from fedflat.experiments.groups import groups_of
 from fedflat.experiments.loggers import with_loggers
 from fedflat.experiments.prepare import prepare
@@ -35,9 +34,10 @@ from fedflat.experiments.reported_models import reported_models
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.fingerprint import origin_of
 from fedflat.experiments.run_folder.groups import damaged_groups
+from fedflat.experiments.run_folder.load import load
 from fedflat.experiments.run_folder.model_files import damaged_models, rewrite_models
 from fedflat.experiments.run_folder.plugins_needed import refuse_unmet
-from fedflat.experiments.run_folder.record import read_facts, read_rows, same_version
+from fedflat.experiments.run_folder.record import read_record, read_rows, same_version
 from fedflat.experiments.run_folder.run_folder import (
     PAUSE,
     DiskRunFolder,
@@ -47,11 +47,12 @@ from fedflat.experiments.run_folder.run_folder import (
     make_folder,
 )
 from fedflat.experiments.run_folder.study_file import (
-    Plan,
+    PlannedRun,
+    StudyPlan,
     check_planned,
     is_run,
+    new_plan,
     read_plan,
-    write_plan,
 )
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import last_state
@@ -60,18 +61,18 @@ from fedflat.experiments.train import train
 from fedflat.tasks.own_loss import LossFn
 
 Announce = Callable[[Experiment, int, int], OnProgress]
-"""Told which run of how many begins; gives whom to tell about its rounds."""
+"""Called when a run begins, with its place and the number of runs; returns its progress callback."""
 
 
 @dataclass(frozen=True)
 class Reporter:
-    """Whom to tell what happens; silent by default."""
+    """Callbacks for progress and messages; silent by default."""
 
     announce: Announce = lambda exp, place, total: lambda progress: None
     say: Say = lambda text: None
-    """What must be known."""
+    """Called with messages that are shown even with ``--quiet``, such as damaged files."""
     note: Say = lambda text: None
-    """What is good to know."""
+    """Called with remarks about the run."""
 
 
 def run_one(
@@ -86,9 +87,17 @@ def run_one(
 ) -> Result:
     """Run an experiment from its beginning, in a new folder if ``out`` names one.
 
-    ``checkpoint_every`` is the least time in seconds between two checkpoints. ``profile`` says
-    whether to find out where the time goes, and who is given the profile. ``until`` is the round to
-    stop after for now, see `train`.
+    Args:
+        exp: the experiment.
+        config: how to execute it.
+        out: the run folder, which must not exist; None: results are kept in memory only.
+        reporter: callbacks for progress and messages.
+        checkpoint_every: least time between two checkpoints, in seconds.
+        profile: whether to measure where the time goes, or a function that receives the profile.
+        until: the round to stop after for now, see `train`.
+
+    Returns:
+        The result, as far as the run got.
     """
     check_until(until)
     setup = prepare(exp, config.device)
@@ -97,8 +106,8 @@ def run_one(
     config = config.settled(config.loads(setup), reporter.note)
     run_folder: RunFolder = RunFolder()
     if out is not None:
-        run_folder = _begun(setup, config, out, checkpoint_every, reporter)
-    return _carry_out(
+        run_folder = _create(setup, config, out, checkpoint_every, reporter)
+    return _train(
         setup,
         config,
         run_folder,
@@ -111,21 +120,22 @@ def run_one(
 
 
 def _note_partitions(each: Iterable[Experiment], reporter: Reporter) -> None:
-    """Print what must be known of the partitions; figures are those of the first seed."""
+    """Report the notes of the partitions, with figures of the first seed."""
     for exp in each:
         for note in partition_notes(exp.on, opened(exp.on, exp.seed)):
             reporter.note(f"  {note}")
 
 
-def _begun(
+def _create(
     setup: RunSetup, config: ExecutionConfig, out: Path, pause: float, reporter: Reporter
 ) -> DiskRunFolder:
     refuse_unsayable(setup.exp)
     return DiskRunFolder.create(
         out,
-        setup.exp.as_json(),
+        setup.exp.texts(),
         config.as_json(),
         origin=origin_of(setup),
+        info=setup.exp.info(),
         pause=pause,
         say=reporter.say,
     )
@@ -144,7 +154,8 @@ def run_many(
 ) -> list[Result]:
     """Run several experiments, one after the other, each in its own folder under ``out``.
 
-    ``target`` is the score to reach; it is kept with the study, for reports.
+    ``target`` is the score to reach; it is stored with the study, for reports. Other arguments are
+    those of `run_one`.
     """
     check_pause(checkpoint_every)
     loads: list[RunLoad] = []
@@ -159,20 +170,17 @@ def run_many(
         for exp in experiments:
             refuse_unsayable(exp)
         make_folder(out)
-        runs = [
-            {"folder": n, "experiment": e.as_json()}
-            for n, e in zip(names, experiments, strict=True)
-        ]
-        write_plan(out, runs, config.as_json(), target)
+        runs = [PlannedRun(n, e.texts()) for n, e in zip(names, experiments, strict=True)]
+        new_plan(runs, config.as_json(), target).write(out)
     results, study = [], StudyTime([(repr(exp.method), exp.rounds) for exp in experiments])
     for place, (name, exp) in enumerate(zip(names, experiments, strict=True), 1):
         setup = prepare(exp, config.device)
         run_folder = (
             RunFolder()
             if out is None
-            else _begun(setup, config, out / name, checkpoint_every, reporter)
+            else _create(setup, config, out / name, checkpoint_every, reporter)
         )
-        results.append(_carry_out(setup, config, run_folder, reporter, place, study, profile))
+        results.append(_train(setup, config, run_folder, reporter, place, study, profile))
     return results
 
 
@@ -190,79 +198,90 @@ def resume(
     until: int | None = None,
     executor: ExecutorLike | None = None,
 ) -> list[Result]:
-    """Go on with the run or the study in ``folder``; what is done is read, what was never begun is
-    begun.
+    """Continue the run or the study in ``folder``. Finished runs are read, missing ones are
+    started.
 
-    ``record``, ``logger`` and ``executor`` are as before if they are None; "none" ends the first
-    two. ``until`` is the round to stop after for now, see `train`.
+    Args:
+        folder: the folder of a run or a study.
+        on, model, loss: required if they were given in Python when the run began.
+        reporter: callbacks for progress and messages.
+        checkpoint_every: least time between two checkpoints, in seconds.
+        profile: whether to measure where the time goes, or a function that receives the profile.
+        record, logger: metrics and loggers; None: as before; "none": none from now on.
+        until: the round to stop after for now, see `train`.
+        executor: where clients are trained; None: as before.
+
+    Returns:
+        One result for each run of the study.
     """
     check_pause(checkpoint_every)
     check_until(until)
     folder = Path(folder)
     plan = _plan(folder)
     now = {"record": record, "logger": logger, "executor": executor}
-    config = merge_config(plan["how"], now)
+    config = merge_config(plan.execution, now)
     results, study = [], _study_time(folder, plan, until)
-    with remembered(plan["place"]):
-        for place, entry in enumerate(plan["runs"], 1):
-            exp = from_json(entry["experiment"], on=on, model=model, loss=loss)
-            at = folder / entry["folder"]
+    with remembered(plan.place):
+        for place, entry in enumerate(plan.runs, 1):
+            exp = from_texts(entry.experiment, on=on, model=model, loss=loss)
+            at = folder / entry.folder
             if not is_run(at):
-                run_folder = _begun(
+                run_folder = _create(
                     prepare(exp, config.device), config, at, checkpoint_every, reporter
                 )
             else:
                 run_folder = DiskRunFolder.open(at, pause=checkpoint_every, say=reporter.say)
             with closing(run_folder):
-                check_planned(at, entry["experiment"])
-                refuse_unmet(run_folder.facts["experiment"].get("plugins", ()), exact=True)
-                own = merge_config(run_folder.facts["how"], now)
+                check_planned(at, entry.experiment)
+                refuse_unmet(run_folder.record.experiment.plugins, exact=True)
+                own = merge_config(run_folder.record.execution, now)
                 if run_folder.status != "running":
-                    results.append(_looked_after(exp, own, run_folder, reporter))
+                    results.append(_finished(exp, own, run_folder, reporter))
                     continue
                 setup = prepare(exp, own.device)
                 run_folder.compare(origin_of(setup))
                 own = own.settled(own.loads(setup), reporter.note)
-                if own.as_json() != run_folder.facts["how"]:
-                    run_folder.remember(how=own.as_json())
+                run_folder.change_execution(own.as_json())
                 results.append(
-                    _carry_out(setup, own, run_folder, reporter, place, study, profile, until)
+                    _train(setup, own, run_folder, reporter, place, study, profile, until)
                 )
     return results
 
 
-def _plan(folder: Path) -> Plan:
+def _plan(folder: Path) -> StudyPlan:
+    """The plan of a study; of a single run, one that names only this run."""
     if not is_run(folder):
         plan = read_plan(folder)
-        same_version(folder, plan["fedflat"])
+        same_version(folder, plan.version)
         return plan
-    facts = read_facts(folder)
-    same_version(folder, facts["fedflat"])
-    runs = [{"folder": ".", "experiment": facts["experiment"]}]
-    return {"runs": runs, "how": facts["how"], "place": facts["origin"].get("place")}
+    record = read_record(folder)
+    same_version(folder, record.version)
+    return StudyPlan((PlannedRun(".", record.experiment),), record.execution, record.origin.place)
 
 
-def _study_time(folder: Path, plan: Plan, until: int | None) -> StudyTime:
-    """Estimates how long the runs of a plan take that are not done."""
+def _study_time(folder: Path, plan: StudyPlan, until: int | None) -> StudyTime:
+    """Estimates how long the unfinished runs of a plan take."""
     runs = []
-    for entry in plan["runs"]:
-        exp, rounds = entry["experiment"], 0
+    for entry in plan.runs:
+        rounds = 0
         with suppress(FedflatError):  # a damaged run is refused when its turn comes
-            at = folder / entry["folder"]
-            if not is_run(at) or read_facts(at)["status"] == "running":
-                rounds = min(exp["rounds"], until or exp["rounds"])
-        runs.append((exp["method"], rounds))
+            at = folder / entry.folder
+            if not is_run(at) or read_record(at).running:
+                rounds = min(entry.experiment.rounds, until or entry.experiment.rounds)
+        runs.append((entry.experiment.method, rounds))
     return StudyTime(runs)
 
 
-def _looked_after(
+def _finished(
     exp: Experiment, config: ExecutionConfig, run_folder: DiskRunFolder, reporter: Reporter
 ) -> Result:
-    """The result of a run that has ended; files of models or groups that were damaged are written
-    again."""
-    result, identity = Result.read(run_folder.folder), run_folder.facts["identity"]
-    read_rows(run_folder.folder, "recorded", run_folder.facts)
-    lost = damaged_models(run_folder.folder, run_folder.facts)
+    """The result of a finished run; damaged files of models or groups are written again."""
+    record, folder = run_folder.record, run_folder.folder
+    result = replace(Result.read(folder), source=lambda name: load(folder, model=name))
+    identity, end = record.identity, record.end
+    assert end is not None
+    read_rows(run_folder.folder, "recorded", record)
+    lost = damaged_models(run_folder.folder, end)
     if lost or damaged_groups(run_folder.folder, identity):
         run = last_state(run_folder.folder, identity) if lost else None
         setup = load_descriptions(prepare(exp, config.device), run_folder.folder, identity)
@@ -271,17 +290,18 @@ def _looked_after(
         if run is not None:
             rewrite_models(
                 run_folder.folder,
-                run_folder.facts,
+                end,
                 reported_models(setup).weights(setup.job.learner, run),
                 lost,
             )
             reporter.say(
-                f"{run_folder.folder}: written again from the checkpoint: the model {' and '.join(map(repr, lost))}."
+                f"{run_folder.folder}: damaged and written again from the checkpoint: the model "
+                f"{' and '.join(map(repr, lost))}."
             )
     return result
 
 
-def _carry_out(
+def _train(
     setup: RunSetup,
     config: ExecutionConfig,
     run_folder: RunFolder,
@@ -314,7 +334,7 @@ def _carry_out(
 
 
 def check_until(until: int | None) -> None:
-    """Refuse to stop after no round at all."""
+    """Refuse a round to stop after that is below 1."""
     if until is not None:
         number("run", "until", until, low=1, whole=True)
 

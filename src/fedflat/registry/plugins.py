@@ -136,6 +136,11 @@ def load_installed() -> None:
             )
 
 
+def any_installed() -> bool:
+    """True if an installed package has an entry point for fedflat."""
+    return bool(metadata.entry_points(group=GROUP))
+
+
 def registering_module(make: object) -> str:
     """The module whose code is registering ``make`` now.
 

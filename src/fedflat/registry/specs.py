@@ -25,6 +25,7 @@ from fedflat.registry.plain_values import PlainFields
 from fedflat.registry.plugins import (
     MAINS,
     Plugin,
+    any_installed,
     is_ours,
     load_installed,
     plugin_of,
@@ -174,6 +175,11 @@ def registered(kind: str, *, plugins: bool = True) -> Iterator[RegisteredName]:
     else:
         import_homes(kind)
     return iter(sorted((e for e in _REGISTRY.values() if e.kind == kind), key=lambda e: e.name))
+
+
+def has_plugins() -> bool:
+    """Whether other packages, files or notebooks register names, or may do so when loaded."""
+    return any_installed() or any(not is_ours(entry.home) for entry in _REGISTRY.values())
 
 
 def names_in(text: str) -> Iterator[RegisteredName]:

@@ -27,8 +27,9 @@ from typing import Any
 
 from fedflat.analysis.analysis import analyses
 from fedflat.analysis.shown_values import short
-from fedflat.experiments.results.results import Result, Summary
+from fedflat.experiments.results.results import Result
 from fedflat.experiments.results.scenario import Scenario
+from fedflat.experiments.results.summary import Summary
 from fedflat.experiments.results.tables import table
 from fedflat.report import run_command as making
 from fedflat.report.curvature_summary import add_curvature
@@ -130,7 +131,7 @@ def _document(runs: Sequence[ReportRun], problems: list[str], target: float | No
             *problems,
             *uncertain,
             *_twice(runs, results),
-            *making.unread(run.facts["experiment"] for run in runs),
+            *making.unread(run.record.experiment for run in runs),
         ],
     }
     add_curvature(document)
@@ -148,7 +149,7 @@ def _labels(runs: Sequence[ReportRun]) -> list[str]:
     for scenario in dict.fromkeys(run.result.scenario for run in runs):
         own = [place for place, run in enumerate(runs) if run.result.scenario == scenario]
         named |= dict(
-            zip(own, making.labels([runs[place].facts["experiment"] for place in own]), strict=True)
+            zip(own, making.labels([runs[place].record.experiment for place in own]), strict=True)
         )
     return [named[place] for place in range(len(runs))]
 
@@ -236,7 +237,7 @@ def _method(
         "begun": len(own),
         "now": short(mean(now)) if now else None,
         "seconds": short(mean(results[i].ledger.seconds for i in own)),
-        "stack": making.stack(runs[own[0]].facts["experiment"]["method"]),
+        "stack": runs[own[0]].record.info.method.stack,
         "tests": tests,
         "classes": classes,
         "curves": score_curves([results[i].rows for i in own], summary.headline.name, _SCORES),
@@ -249,11 +250,7 @@ def _metrics(document: Document, runs: Sequence[ReportRun]) -> Document:
     the run was made."""
     keys = dict.fromkeys(key for method in document["methods"] for key in method["recorded"])
     keys |= dict.fromkeys(one["key"] for one in document["heatmaps"])
-    known = {
-        key: labels
-        for run in reversed(runs)
-        for key, labels in run.facts.get("recorded", {}).items()
-    }
+    known = {key: labels for run in reversed(runs) for key, labels in run.record.recorded.items()}
     return {
         key: known.get(key, {"title": key, "note": "", "entries": "entry", "unit": ""})
         for key in keys
@@ -270,13 +267,12 @@ def _recorded(runs: Sequence[ReportRun]) -> Document:
 
 def _drawings(run: ReportRun) -> dict[str, str]:
     """Return the drawings that recorded metrics have chosen, by key."""
-    labels = run.facts.get("recorded", {})
-    return {key: str(one.get("drawing", "")) for key, one in labels.items()}
+    return {key: one.get("drawing", "") for key, one in run.record.recorded.items()}
 
 
 def _run(run: ReportRun, place: int) -> Document:
-    facts, result = run.facts, run.result
-    exp = facts["experiment"]
+    record, result = run.record, run.result
+    exp = record.experiment
     return {
         "folder": str(run.folder),
         "method": place,
@@ -286,16 +282,16 @@ def _run(run: ReportRun, place: int) -> Document:
         "rounds": result.rounds,
         "score": short(result.final()),
         "seconds": short(result.ledger.seconds),
-        "made": str(facts.get("made", ""))[:16].replace("T", " "),
-        "fedflat": str(facts["fedflat"]),
-        "machine": {str(k): str(v) for k, v in facts.get("machine", {}).items()},
+        "made": record.made[:16].replace("T", " "),
+        "fedflat": record.version,
+        "machine": {str(k): str(v) for k, v in record.machine.items()},
         "settings": {
             k: _spelled(v)
             for k, v in making.not_default(making.settings(exp)).items()
             if k != "seed"
         },
-        "command": making.command(exp, facts["how"]),
-        "replayed": making.replayed(exp),
+        "command": making.command(exp, record.execution, record.info),
+        "replayed": exp.replayed,
     }
 
 
@@ -306,7 +302,7 @@ def _spelled(value: Any) -> str:
 
 def _shared(runs: Sequence[ReportRun]) -> list[str]:
     """The names of the settings that are the same in all runs."""
-    every = [making.settings(run.facts["experiment"]) for run in runs]
+    every = [making.settings(run.record.experiment) for run in runs]
     names = dict.fromkeys(name for one in every for name in one)
     return [name for name in names if len({json.dumps(one.get(name)) for one in every}) == 1]
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedflat.analysis.shown_values import short
-from fedflat.experiments.results.results import Result, Results, Summary, summarise
+from fedflat.experiments.results.results import Result, Results
 from fedflat.experiments.results.scenario import Scenario
+from fedflat.experiments.results.summary import Summary, summarise
 from fedflat.report.ranking import RankedRun, lead, leader
 from fedflat.tasks.headline import Headline
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fedflat.analysis.analysis_store import read_analysis
 from fedflat.errors import FedflatError
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.groups import GROUPS, Grouped, read_groups
 from fedflat.experiments.run_folder.jsonl_log import Row
-from fedflat.experiments.run_folder.record import read_facts, read_rows
+from fedflat.experiments.run_folder.record import RunRecord, read_record, read_rows
 from fedflat.experiments.run_folder.study_file import read_target, runs_in
 from fedflat.files import Damaged
 from fedflat.report.analyses import ShownAnalysis, Unusable, checked
@@ -35,7 +35,7 @@ class ReportRun:
     """What the report uses of a run folder."""
 
     folder: Path
-    facts: dict[str, Any]
+    record: RunRecord
     result: Result
     recorded: list[Row]
     analyses: list[ShownAnalysis]
@@ -80,13 +80,13 @@ def or_sentence(work: Callable[[T], R], on: T, folder: Path, problems: list[str]
 
 def read(folder: Path, problems: list[str]) -> ReportRun:
     """Read one run. Damaged parts that the page does not need become sentences in `problems`."""
-    facts = read_facts(folder)
-    rows, recorded = (read_rows(folder, name, facts) for name in ("metrics", "recorded"))
+    record = read_record(folder)
+    rows, recorded = (read_rows(folder, name, record) for name in ("metrics", "recorded"))
     if not rows:
         problems.append(f"{folder} holds no evaluation yet.")
-    identity = facts["identity"]
+    identity = record.identity
     analyses, groups = _analyses(folder, identity, problems), _groups(folder, identity, problems)
-    return ReportRun(folder, facts, Result.telling(facts, rows), recorded, analyses, groups)
+    return ReportRun(folder, record, Result.from_record(record, rows), recorded, analyses, groups)
 
 
 def _groups(folder: Path, identity: str, problems: list[str]) -> Grouped | None:

@@ -18,6 +18,9 @@ RESERVED = frozenset(
 )
 """Names that evaluation rows use for something else."""
 
+CLASS_IOU = "iou_"
+"""Evaluation rows hold the IoU of class 3 under ``iou_3``."""
+
 
 @dataclass(frozen=True)
 class Headline:

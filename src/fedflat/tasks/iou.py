@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 
 TINY = 1e-6
-EACH = "iou_"
-"""Prefix of the scores of single classes; the number of the class follows."""
 
 
 def confusion(predicted: Tensor, labels: Tensor, classes: int, ignore: int = 255) -> Tensor:

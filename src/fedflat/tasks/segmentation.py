@@ -16,8 +16,8 @@ from fedflat.data.batch import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError, number
 from fedflat.registry.specs import register
-from fedflat.tasks.headline import MIOU
-from fedflat.tasks.iou import EACH, class_ious, confusion, mean_iou, pixel_accuracy
+from fedflat.tasks.headline import CLASS_IOU, MIOU
+from fedflat.tasks.iou import class_ious, confusion, mean_iou, pixel_accuracy
 from fedflat.tasks.pixels import hard_loss, mean_loss
 from fedflat.tasks.task import Task, classes_of
 
@@ -127,7 +127,8 @@ class SegmentationMeter:
     def scores(self) -> dict[str, float]:
         """Mean IoU over classes that occur, pixel accuracy, and each class's IoU (``iou_0``)."""
         ious = {
-            f"{EACH}{place}": value for place, value in enumerate(class_ious(self.matrix).tolist())
+            f"{CLASS_IOU}{place}": value
+            for place, value in enumerate(class_ious(self.matrix).tolist())
         }
         return {
             MIOU.name: mean_iou(self.matrix),

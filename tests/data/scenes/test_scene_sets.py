@@ -15,7 +15,7 @@ from PIL import Image
 from data.scenes import streets
 from fedflat import camvid, cityscapes, crosscity, gta5, idda, mapillary
 from fedflat.data.federation import DataSpec
-from fedflat.data.files.fetch import get, listing
+from fedflat.data.files.fetch import entries, get
 from fedflat.data.files.paths import set_data_dir
 from fedflat.data.scenes.scenes import DealtScenes, Scenes
 from fedflat.data.show import show
@@ -278,7 +278,7 @@ def test_a_set_that_is_not_there(root: Path, name: str) -> None:
         DataError, match=rf"^{name} is not on this machine \(looked in .*{name}.* --data-dir"
     ):
         parse(name, "data set").open(0)
-    info = next(info for info in listing() if info.name == name)
+    info = next(info for info in entries() if info.name == name)
     assert not info.ready
     assert "folder" in info.advice
     with pytest.raises(DataError, match=rf"^{name} cannot be fetched from here"):
@@ -287,7 +287,7 @@ def test_a_set_that_is_not_there(root: Path, name: str) -> None:
 
 def test_a_set_that_is_there(root: Path) -> None:
     folder = streets.cityscapes(root, {"ulm": 1}, {"lindau": 1})
-    assert next(info for info in listing() if info.name == "cityscapes").where == folder
+    assert next(info for info in entries() if info.name == "cityscapes").where == folder
     assert get("cityscapes", root, lambda text: None) == folder
     set_data_dir(folder)
     assert cityscapes().folder() == folder

@@ -30,7 +30,7 @@ def follow(folder: Path, name: str) -> list[dict[str, Any]]:
     said: list[str] = []
     with closing(
         LoggedRunFolder(
-            Eager.create(folder, exp.as_json(), {}, pause=0, say=said.append), loggers_of(name)
+            Eager.create(folder, exp.texts(), {}, pause=0, say=said.append), loggers_of(name)
         )
     ) as run_folder:
         with pytest.raises(KeyboardInterrupt):

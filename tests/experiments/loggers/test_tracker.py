@@ -19,6 +19,7 @@ from fedflat.execution.in_process import InProcess
 from fedflat.experiments.loggers.logger import Logger, check_installed, loggers_of, numbers
 from fedflat.experiments.loggers.tee import LoggedRunFolder, with_loggers
 from fedflat.experiments.recording import recording_callback
+from fedflat.experiments.run_folder.record import RunRecord
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
 from fedflat.experiments.study import Reporter, resume
 from fedflat.experiments.train import train
@@ -32,8 +33,8 @@ class Listener(Logger):
     def __init__(self) -> None:
         self.heard: list[tuple[Any, ...]] = []
 
-    def begin(self, folder: Path, facts: Mapping[str, Any], done: int) -> None:
-        self.heard.append(("begin", facts["experiment"]["method"], done))
+    def begin(self, folder: Path, record: RunRecord, done: int) -> None:
+        self.heard.append(("begin", record.experiment.method, done))
 
     def row(self, round: int, numbers: Mapping[str, float]) -> None:
         self.heard.append(("row", round, numbers))
@@ -54,7 +55,7 @@ class Failing(Listener):
 class Unopened(Listener):
     """A logger that cannot begin."""
 
-    def begin(self, folder: Path, facts: Mapping[str, Any], done: int) -> None:
+    def begin(self, folder: Path, record: RunRecord, done: int) -> None:
         raise OSError("no such server")
 
 
@@ -76,7 +77,7 @@ def follow(
     made = (
         DiskRunFolder.open(folder, say=say)
         if again
-        else DiskRunFolder.create(folder, exp.as_json(), {}, say=say)
+        else DiskRunFolder.create(folder, exp.texts(), {}, say=say)
     )
     with closing(LoggedRunFolder(made, [logger])) as run_folder:
         train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(stop))
@@ -94,7 +95,7 @@ def test_what_callbacks_receive(tmp_path: Path, callback: Listener) -> None:
 def test_recorded_values_reach_callbacks(tmp_path: Path, callback: Listener) -> None:
     exp = experiment()
     with closing(
-        LoggedRunFolder(DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}), [callback])
+        LoggedRunFolder(DiskRunFolder.create(tmp_path / "run", exp.texts(), {}), [callback])
     ) as run_folder:
         train(
             exp,

@@ -27,7 +27,7 @@ from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.recording import Recorder, metrics_of, recording_callback
 from fedflat.experiments.recording.recorder import Metric, RoundView
-from fedflat.experiments.run_folder.record import read_facts, read_rows
+from fedflat.experiments.run_folder.record import read_record, read_rows
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.study import Reporter, resume
@@ -120,7 +120,7 @@ def test_going_on_is_going_on(tmp_path: Path) -> None:
     exp = experiment(EVERYTHING)
 
     def begin(folder: Path, stop: int | None) -> None:
-        with closing(Eager.create(folder, exp.as_json(), {}, pause=0)) as book:
+        with closing(Eager.create(folder, exp.texts(), {}, pause=0)) as book:
             train(
                 exp,
                 run_folder=book,
@@ -154,7 +154,7 @@ def test_alignment_does_not_reach_over_rounds_without_recording(tmp_path: Path) 
     for stop, what in ((1, "alignment"), (2, None), (None, "alignment")):
         folder = tmp_path / "run"
         made = (
-            DiskRunFolder.create(folder, exp.as_json(), {})
+            DiskRunFolder.create(folder, exp.texts(), {})
             if stop == 1
             else DiskRunFolder.open(folder)
         )
@@ -263,7 +263,7 @@ def test_a_metric_that_fails_does_not_end_the_run(tmp_path: Path, where: str) ->
     key = f"clumsy(where='{where}')"
     exp, said = experiment(), []
     with closing(
-        DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}, say=said.append)
+        DiskRunFolder.create(tmp_path / "run", exp.texts(), {}, say=said.append)
     ) as run_folder:
         result = train(
             exp,
@@ -342,7 +342,7 @@ def test_run_json_keeps_the_labels_of_metrics(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         ff.run("fedavg", out=tmp_path / "run", record="norms", reporter=stop, **settings)
     resume(tmp_path / "run", record="classes")
-    kept = read_facts(tmp_path / "run")["recorded"]
+    kept = read_record(tmp_path / "run").recorded
     assert list(kept) == ["norms", "classes"]
     assert kept["classes"] == {
         "title": "Accuracy of each class",

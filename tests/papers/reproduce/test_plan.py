@@ -59,9 +59,7 @@ def test_more_cells_and_seeds_later(tmp_path: Path) -> None:
     ]
     assert {plan.until(job) for job in plan.jobs} == {9}
     assert plan.waiting() == plan.jobs
-    assert [run["folder"] for run in read_plan(tmp_path)["runs"]] == [
-        job.folder for job in plan.jobs
-    ]
+    assert [run.folder for run in read_plan(tmp_path).runs] == [job.folder for job in plan.jobs]
 
 
 def test_only_what_is_asked_for_is_run(tmp_path: Path) -> None:

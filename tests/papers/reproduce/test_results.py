@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from fedflat.cli import main
 from fedflat.errors import RunError
 from fedflat.experiments.run_folder.groups import read_groups
-from fedflat.experiments.run_folder.record import read_facts, read_rows
+from fedflat.experiments.run_folder.record import read_record, read_rows
 from fedflat.experiments.run_folder.study_file import runs_in
 from fedflat.papers.presets import every
 from fedflat.papers.reproduce.cells import TableCell
@@ -90,12 +90,12 @@ def test_folders_of_the_older_format_are_converted(tmp_path: Path) -> None:
     converting = script("convert")
     converting.convert(tmp_path / "old")
     for new, old in zip(runs_in(tmp_path / "new"), runs_in(tmp_path / "old"), strict=True):
-        facts = read_facts(old)
-        assert facts["recorded"] == read_facts(new)["recorded"]
-        assert facts["how"] == read_facts(new)["how"]
+        record = read_record(old)
+        assert record.recorded == read_record(new).recorded
+        assert record.execution == read_record(new).execution
         for name in ("metrics", "recorded"):
             assert read_rows(old, name) == read_rows(new, name)
-        assert read_groups(old, facts["identity"]) == read_groups(new, facts["identity"])
+        assert read_groups(old, record.identity) == read_groups(new, record.identity)
     before = {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.json*")}
     converting.convert(tmp_path / "old")
     assert before == {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.json*")}
@@ -106,10 +106,11 @@ def test_what_is_kept_is_as_it_was_written(folder: Path) -> None:
     runs = runs_in(folder)
     assert sorted(runs) == sorted(path.parent for path in folder.glob("*/seed-*/run.json"))
     for run in runs:
-        facts = read_facts(run)
-        assert "place" not in facts["origin"]
-        assert read_rows(run, facts=facts)
-        read_groups(run, facts["identity"])
+        record = read_record(run)
+        assert "place" not in record.as_json()["origin"]
+        assert record.as_json() == json.loads((run / "run.json").read_text())
+        assert read_rows(run, record=record)
+        read_groups(run, record.identity)
 
 
 def test_the_first_rise_may_leave_the_figure() -> None:
@@ -178,15 +179,13 @@ def test_runs_of_two_machines_are_collected_into_one_table(
     assert [cell.label for cell in lines(open_plan(kept, reading=True))] == ["plain", "chains"]
     assert "4 of 6" in (kept / "table.md").read_text()
     for folder, run in ((here, "plain/seed-0"), (there, "chains/seed-0")):
-        before, after = read_facts(folder / run), read_facts(kept / run)
-        assert after["experiment"] == before["experiment"]
+        before, after = read_record(folder / run), read_record(kept / run)
+        assert after.experiment == before.experiment
         assert read_rows(kept / run) == read_rows(folder / run)
-        assert read_groups(kept / run, after["identity"]) == read_groups(
-            folder / run, before["identity"]
-        )
-    assert read_facts(kept / "chains/seed-0")["status"] == "done"
+        assert read_groups(kept / run, after.identity) == read_groups(folder / run, before.identity)
+    assert read_record(kept / "chains/seed-0").status == "done"
     assert (
-        read_groups(kept / "chains/seed-0", read_facts(kept / "chains/seed-0")["identity"])
+        read_groups(kept / "chains/seed-0", read_record(kept / "chains/seed-0").identity)
         is not None
     )
     assert str(tmp_path) not in "".join(one.read_text() for one in kept.glob("*/seed-*/run.json"))

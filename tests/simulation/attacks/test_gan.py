@@ -21,7 +21,7 @@ from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.loopback import Loopback
 from fedflat.experiments.prepare import attacked_run, prepare
-from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.state import last_state
 from fedflat.registry.specs import parse
 from fedflat.simulation.attacks.attack import ATTACK, AttackedRun
@@ -58,7 +58,7 @@ def plain(rows: Any) -> list[dict[str, Any]]:
 
 def attack_state(folder: Path) -> dict[str, Tensor]:
     """What the attack remembers, by the last checkpoint."""
-    return last_state(folder, read_facts(folder)["identity"]).averages[ATTACK]
+    return last_state(folder, read_record(folder).identity).averages[ATTACK]
 
 
 def test_the_losses() -> None:

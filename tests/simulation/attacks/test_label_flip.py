@@ -28,7 +28,7 @@ from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.loopback import Loopback
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.remarks import remarks
-from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.registry import specs as spelling
 from fedflat.registry.builtin_modules import import_all
@@ -312,7 +312,7 @@ def test_its_text_is_printed_again(tmp_path: Path) -> None:
     assert isinstance(spec, LabelFlip)
     assert parse(repr(spec), "attack") == spec
     ff.run("fedavg", **{**RUN, "rounds": 1, "attack": spec}, out=tmp_path / "run", quiet=True)
-    assert read_facts(tmp_path / "run")["experiment"]["attack"] == repr(spec)
+    assert read_record(tmp_path / "run").experiment.attack == repr(spec)
 
 
 @pytest.mark.parametrize("topology", ["star()", CHAINS])

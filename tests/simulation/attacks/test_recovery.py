@@ -23,7 +23,7 @@ from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.analysis.recovery import _sheet
 from fedflat.cli.main import main
 from fedflat.errors import SettingError
-from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.state import last_state
 from fedflat.report import collect
 from fedflat.simulation.attacks.attack import ATTACK
@@ -179,7 +179,7 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
     assert final(folder) == final(tmp_path / "whole")
     assert timeless(rows(folder)) == timeless(rows(tmp_path / "whole"))
     one, other = (
-        last_state(at, read_facts(at)["identity"]).averages[ATTACK]
+        last_state(at, read_record(at).identity).averages[ATTACK]
         for at in (folder, tmp_path / "whole")
     )
     assert all(torch.equal(one[name], other[name]) for name in other)

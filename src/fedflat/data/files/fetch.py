@@ -1,17 +1,17 @@
-"""Listing and downloading of data sets, for ``fedflat data list`` and ``fedflat data get NAME``."""
+"""Downloading of data sets, for ``fedflat data get NAME``."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from fedflat.data.files.catalogue import CatalogueEntry
 from fedflat.data.files.folder_set import FolderSet
-from fedflat.data.files.paths import find, home
+from fedflat.data.files.paths import home
 from fedflat.data.files.sources import OnMessage, UnavailableError
 from fedflat.data.named_set import FileSet
 from fedflat.data.raw import RawSet
@@ -20,38 +20,27 @@ from fedflat.registry.specs import RegisteredName, registered
 from fedflat.registry.specs import find as find_entry
 
 
-@dataclass(frozen=True)
-class SetInfo:
-    """A data set: its description, its folder (or ``None``), and what to do if it is missing."""
-
-    name: str
-    summary: str
-    where: Path | None
-    ready: bool
-    advice: str
-
-
-def listing() -> list[SetInfo]:
-    """All named data sets, by name."""
-    infos = []
+def entries() -> list[CatalogueEntry]:
+    """All named data sets by name, those of plugins too."""
+    found = []
     for entry in registered("data set"):
         if not getattr(entry.make, "stored", True):
             continue
-        kind = _file_set(entry)
-        if (folder_set := _folder_set(entry)) is not None:
-            folder = folder_set.there()
-            infos.append(
-                SetInfo(entry.name, entry.summary, folder, folder is not None, folder_set.by_hand)
+        files, folder = _file_set(entry), _folder_set(entry)
+        found.append(
+            CatalogueEntry(
+                entry.name,
+                entry.summary,
+                None if files is None else files.layout,
+                None if folder is None else folder.layout(),
+                f"fedflat data get {entry.name}"
+                if files is not None
+                else origin(entry.name)
+                if folder is None
+                else folder.by_hand,
             )
-            continue
-        if kind is None:
-            infos.append(SetInfo(entry.name, entry.summary, None, True, origin(entry.name)))
-            continue
-        files = find(kind.layout)
-        where = files[0].parent if files else None
-        advice = "" if files else f"fedflat data get {entry.name}"
-        infos.append(SetInfo(entry.name, entry.summary, where, files is not None, advice))
-    return infos
+        )
+    return found
 
 
 def _file_set(entry: RegisteredName) -> type[FileSet] | None:

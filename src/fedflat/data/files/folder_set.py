@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from fedflat.data.federation import DataSpec
-from fedflat.data.files.paths import roots
+from fedflat.data.files.paths import FolderLayout, roots
 from fedflat.errors import DataError
 from fedflat.registry.specs import name_of
 
@@ -28,22 +27,24 @@ class FolderSet(DataSpec):
         return name_of(type(self))
 
     @classmethod
+    def layout(cls) -> FolderLayout:
+        """The names of its folder, and what must be in it."""
+        return FolderLayout(cls.folders, cls.needed)
+
+    @classmethod
     def there(cls) -> Path | None:
         """Its folder on this machine: a search path with one of its names, or the path itself; or
         None."""
-        return next(
-            (folder for folder in _candidates(cls.folders) if not _missing(folder, cls.needed)),
-            None,
-        )
+        return cls.layout().find()
 
     def folder(self) -> Path:
         """Its folder, or an error with the searched paths and what to do."""
-        found = self.there()
+        found, layout = self.there(), self.layout()
         if found is not None:
             return found
         partly = ""
-        for folder in _candidates(self.folders):
-            missing = _missing(folder, self.needed)
+        for folder in layout.candidates():
+            missing = layout.missing(folder)
             if len(missing) < len(self.needed):
                 partly = f" {folder} is there, but without {', '.join(missing)}."
                 break
@@ -52,11 +53,3 @@ class FolderSet(DataSpec):
             f"{self.name} is not on this machine (looked in {looked}).{partly} {self.by_hand} If "
             "you have it elsewhere, set --data-dir or $FEDFLAT_DATA."
         )
-
-
-def _candidates(names: Sequence[str]) -> list[Path]:
-    return [folder for root in roots() for folder in (*(root / name for name in names), root)]
-
-
-def _missing(folder: Path, needed: Sequence[str]) -> list[str]:
-    return [part for part in needed if next(folder.glob(part), None) is None]

@@ -7,23 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedflat.data.files.paths import FileLayout
 from fedflat.errors import DataError
 from fedflat.files import Damaged, parse_json, read_bytes
-
-
-@dataclass(frozen=True)
-class LeafLayout(FileLayout):
-    """A folder whose ``files`` are folders of JSON files."""
-
-    def file(self, folder: Path, name: str) -> Path | None:
-        """The folder called ``name`` in ``folder``, if it has JSON files."""
-        path = folder / name
-        return path if any(path.glob("*.json")) else None
 
 
 def read_leaf(folder: Path) -> Iterator[tuple[Path, str, list[Any], list[Any]]]:

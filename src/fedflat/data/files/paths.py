@@ -27,6 +27,9 @@ class FileLayout:
     folders: tuple[str, ...]
     files: tuple[str, ...]
     compressed: bool = False
+    """Whether files may have the ending .gz."""
+    json_folders: bool = False
+    """Whether ``files`` are folders of JSON files, as in LEAF."""
 
     @property
     def home(self) -> str:
@@ -35,10 +38,36 @@ class FileLayout:
 
     def file(self, folder: Path, name: str) -> Path | None:
         """The file ``name`` in ``folder``, perhaps compressed; or None."""
+        if self.json_folders:
+            return folder / name if any((folder / name).glob("*.json")) else None
         for path in (folder / name, folder / f"{name}.gz") if self.compressed else (folder / name,):
             if path.is_file():
                 return path
         return None
+
+
+@dataclass(frozen=True)
+class FolderLayout:
+    """The folder of one data set as published."""
+
+    folders: tuple[str, ...]
+    """Possible names of the folder."""
+    needed: tuple[str, ...]
+    """Paths or patterns that must exist in it."""
+
+    def candidates(self) -> list[Path]:
+        """Folders with these names in each search path, and the paths themselves."""
+        return [
+            folder for root in roots() for folder in (*(root / name for name in self.folders), root)
+        ]
+
+    def missing(self, folder: Path) -> list[str]:
+        """What is needed and not in ``folder``."""
+        return [part for part in self.needed if next(folder.glob(part), None) is None]
+
+    def find(self) -> Path | None:
+        """The first folder that has everything; None if there is none."""
+        return next((folder for folder in self.candidates() if not self.missing(folder)), None)
 
 
 def set_data_dir(folder: str | Path | None) -> None:

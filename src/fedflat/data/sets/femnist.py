@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedflat.data.files.leaf import LeafLayout, read_leaf
+from fedflat.data.files.leaf import read_leaf
+from fedflat.data.files.paths import FileLayout
 from fedflat.data.natural_set import NaturalSet
 from fedflat.data.partitions.dealing import Index
 from fedflat.data.raw import Bytes, RawSet
@@ -31,7 +32,7 @@ class Femnist(NaturalSet):
     If its writers differ from the training writers (LEAF's split by user), all of them are used.
     """
 
-    layout = LeafLayout(("femnist", "femnist/data"), ("train", "test"))
+    layout = FileLayout(("femnist", "femnist/data"), ("train", "test"), json_folders=True)
     whose = "writers"
     by_hand = (
         "LEAF makes them: in its folder data/femnist, `./preprocess.sh -s niid --sf 1.0 -k 0 -t "

@@ -17,7 +17,8 @@ import torch
 
 from fedflat.core.seeds import numpy_generator
 from fedflat.data.federation import Federation
-from fedflat.data.files.leaf import LeafLayout, read_leaf
+from fedflat.data.files.leaf import read_leaf
+from fedflat.data.files.paths import FileLayout
 from fedflat.data.natural_set import NaturalSet, select_owners
 from fedflat.data.partitions.dealing import Index
 from fedflat.data.raw import RawSet
@@ -46,9 +47,10 @@ class LeafShakespeare(NaturalSet):
 
     usual_task = "next_character()"
     usual_model = "char_lstm(every=False)"
-    layout = LeafLayout(
+    layout = FileLayout(
         ("shakespeare", "shakespeare/data", "leaf-shakespeare", "leaf-shakespeare/data"),
         ("train", "test"),
+        json_folders=True,
     )
     whose = "roles with enough examples"
     by_hand = (

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fedflat.errors import SettingError
+from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
+from fedflat.experiments.run_folder.record import RunRecord
 from fedflat.registry.plugins import plugin_of
 from fedflat.registry.specs import name_of, parse_list
 
@@ -34,8 +36,8 @@ class Logger(ABC):
         return name_of(type(self))
 
     @abstractmethod
-    def begin(self, folder: Path, facts: Mapping[str, Any], done: int) -> None:
-        """Start logging the run in ``folder``. ``facts`` is the content of run.json.
+    def begin(self, folder: Path, record: RunRecord, done: int) -> None:
+        """Start logging the run in ``folder``. ``record`` is the content of run.json.
 
         A resumed run continues after ``done`` rounds. Rows of later rounds are sent again.
         """
@@ -88,14 +90,15 @@ def numbers(row: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def settings(facts: Mapping[str, Any]) -> dict[str, str]:
+def settings(experiment: ExperimentTexts) -> dict[str, str]:
     """The settings of the run by joined names; long ones are left out.
 
-    >>> settings({"experiment": {"method": "fedavg()", "local": {"lr": 0.1, "steps": None}}})
+    >>> saved = {"method": "fedavg()", "local": {"lr": 0.1, "steps": None}}
+    >>> settings(ExperimentTexts.from_json(saved))
     {'method': 'fedavg()', 'local/lr': '0.1'}
     """
     config = {
-        name: str(value) for name, value in _flat(facts["experiment"]).items() if value is not None
+        name: str(value) for name, value in _flat(experiment.as_json()).items() if value is not None
     }
     return {name: value for name, value in config.items() if len(value) <= LONGEST}
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.experiments.loggers.logger import Logger, settings
+from fedflat.experiments.run_folder.record import RunRecord
 from fedflat.registry.specs import register
 
 STATUS = {"done": "FINISHED", "diverged": "FAILED", "stopped": "KILLED"}
@@ -26,7 +27,7 @@ class MLflow(Logger):
 
     libraries, folder = ("mlflow", "sqlalchemy", "alembic"), "mlruns"
 
-    def begin(self, folder: Path, facts: Mapping[str, Any], done: int) -> None:
+    def begin(self, folder: Path, record: RunRecord, done: int) -> None:
         """Find the run in the database, or create it."""
         self.place = folder / self.folder
         self.last: dict[str, int] = {}  # the last round of each number that is in the database
@@ -46,7 +47,7 @@ class MLflow(Logger):
         if runs:
             self._go_on(runs[0])
         else:
-            self._make(known, settings(facts))
+            self._make(known, settings(record.experiment))
 
     def _make(self, known: Any, config: dict[str, str]) -> None:
         place = (self.place / "artifacts").resolve().as_uri()

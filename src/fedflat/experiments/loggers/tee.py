@@ -59,7 +59,7 @@ class LoggedRunFolder(RunFolder):
         self.rows, self.recorded = self.run_folder.rows, self.run_folder.recorded
         self._call(
             lambda logger: logger.begin(
-                self.run_folder.folder, self.run_folder.facts, run.round if run else 0
+                self.run_folder.folder, self.run_folder.record, run.round if run else 0
             )
         )
         return run
@@ -90,9 +90,9 @@ class LoggedRunFolder(RunFolder):
         """As the book does."""
         self.run_folder.checkpoint(run, force=force)
 
-    def remember(self, **facts: Any) -> None:
-        """As the book does."""
-        self.run_folder.remember(**facts)
+    def change_execution(self, execution: Mapping[str, Any]) -> None:
+        """As the run folder does."""
+        self.run_folder.change_execution(execution)
 
     def finish(self, status: str, models: Mapping[str, Named]) -> None:
         """Finish the book and the loggers."""

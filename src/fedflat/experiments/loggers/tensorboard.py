@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from fedflat.experiments.loggers.logger import Logger, settings
+from fedflat.experiments.run_folder.record import RunRecord
 from fedflat.registry.specs import register
 
 
@@ -22,13 +22,15 @@ class TensorBoard(Logger):
 
     libraries = ("tensorboard",)
 
-    def begin(self, folder: Path, facts: Mapping[str, Any], done: int) -> None:
+    def begin(self, folder: Path, record: RunRecord, done: int) -> None:
         """Open a new event file that voids the rows which will come again."""
         library = import_module("torch.utils.tensorboard")
         self.writer = library.SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
         if not done:
             self.writer.add_text(
-                "settings", "\n".join(f"- {k}: `{v}`" for k, v in settings(facts).items()), 0
+                "settings",
+                "\n".join(f"- {k}: `{v}`" for k, v in settings(record.experiment).items()),
+                0,
             )
         self.writer.flush()
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from fedflat.experiments.loggers.logger import Logger, settings
+from fedflat.experiments.run_folder.record import RunRecord
 from fedflat.registry.specs import register
 
 
@@ -25,16 +25,16 @@ class Wandb(Logger):
 
     libraries = ("wandb",)
 
-    def begin(self, folder: Path, facts: Mapping[str, Any], done: int) -> None:
+    def begin(self, folder: Path, record: RunRecord, done: int) -> None:
         """Start the library's own process in offline mode."""
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # read when the library is imported
         wandb = import_module("wandb")
-        config = settings(facts)
+        config = settings(record.experiment)
         self.run = wandb.init(
             mode="offline",
             dir=str(folder),
             project="fedflat",
-            id=_id(facts),
+            id=_id(record),
             config=config,
             reinit="create_new",
             name=f"{config.get('method', 'run')}, seed {config.get('seed')}",
@@ -57,6 +57,8 @@ class Wandb(Logger):
         self.run.finish(exit_code=0 if status == "done" else 1)
 
 
-def _id(facts: Mapping[str, Any]) -> str:
+def _id(record: RunRecord) -> str:
     """The same whenever a run is resumed, another for every other run."""
-    return blake2b(repr((facts["made"], settings(facts))).encode(), digest_size=6).hexdigest()
+    return blake2b(
+        repr((record.made, settings(record.experiment))).encode(), digest_size=6
+    ).hexdigest()

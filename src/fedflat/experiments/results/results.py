@@ -5,35 +5,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
-from fedflat.core.flat import Model
-from fedflat.data.partition_notes import notes_of_text
 from fedflat.errors import SettingError
-from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.results.attack_impact import DROP, drops, twin_of
 from fedflat.experiments.results.scenario import Scenario
-from fedflat.experiments.results.score_breakdown import by_class, by_test, spread
+from fedflat.experiments.results.summary import summarise
+from fedflat.experiments.results.tables import table
 from fedflat.experiments.run_folder.jsonl_log import Row
-from fedflat.experiments.run_folder.record import Facts, headline_of, read_facts, read_rows
-from fedflat.experiments.state import RunState
+from fedflat.experiments.run_folder.record import RunRecord, read_record, read_rows
 from fedflat.server.ledger import Ledger
 from fedflat.tasks.headline import ACCURACY, Headline
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from fedflat.core.flat import Model
+    from fedflat.experiments.experiment import Experiment
+    from fedflat.experiments.state import RunState
 
 LOSS = Headline("loss", higher_is_better=False)
 
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """One run that has ended, or as far as it got. It prints as a line, and shows as a table in a
-    notebook.
+    """The result of one run, finished or not. It prints as a line, and as a table in a notebook.
 
     method
         The text of the method.
@@ -65,7 +64,7 @@ class Result:
     attack: str = field(default="", compare=False)
     """The text of its attack, if there was one."""
     twin: str = field(default="", compare=False)
-    """What it shares with the same run without an attack, see `twin_of`."""
+    """What it shares with the same run without an attack, a digest of its settings."""
     scenario: Scenario = field(default=Scenario(), compare=False)
     """Its data, their partition, and its task: results are compared within one scenario only."""
 
@@ -80,7 +79,7 @@ class Result:
         model: Model | None = None,
     ) -> Result:
         """The result of a run just ended."""
-        texts = exp.as_json()
+        texts = exp.texts()
         return cls(
             repr(exp.method),
             exp.seed,
@@ -93,17 +92,15 @@ class Result:
             source,
             exp.headline,
             repr(exp.attack) if exp.attack else "",
-            twin_of(texts),
-            Scenario.of(texts, {}),
+            texts.digest_without_attack,
+            Scenario.of(texts, info=exp.info().data),
         )
 
     @classmethod
     def read(cls, folder: Path) -> Result:
         """The result a run folder holds."""
-        facts = read_facts(folder)
-        return replace(
-            cls.telling(facts, read_rows(folder, facts=facts)), source=partial(_loaded, folder)
-        )
+        record = read_record(folder)
+        return cls.from_record(record, read_rows(folder, record=record))
 
     def module(self, model: str | None = None) -> nn.Module:
         """The model the run reports, or another one by name, as a module in evaluation mode."""
@@ -114,24 +111,26 @@ class Result:
         return self.source(model)
 
     @classmethod
-    def telling(cls, facts: Facts, rows: Sequence[Row]) -> Result:
-        """The result that the facts and the evaluations of a run folder tell."""
-        exp: dict[str, Any] = facts["experiment"]
+    def from_record(cls, record: RunRecord, rows: Sequence[Row]) -> Result:
+        """The result of a run folder with this record and these evaluations."""
+        exp = record.experiment
         spent = (
             {name: rows[-1][name] for name in vars(Ledger()) if name in rows[-1]} if rows else {}
         )
         return cls(
-            exp["method"],
-            exp["seed"],
-            facts["status"],
-            exp["rounds"],
-            exp["evaluate"]["last"],
+            exp.method,
+            exp.seed,
+            record.status,
+            exp.rounds,
+            exp.last,
             rows,
             Ledger(**spent),
-            headline=headline_of(facts),
-            attack=exp.get("attack") or "",
-            twin=twin_of(exp),
-            scenario=Scenario.of(exp, facts["origin"]),
+            headline=record.headline,
+            attack=exp.attack,
+            twin=exp.digest_without_attack,
+            scenario=Scenario.of(
+                exp, record.origin.data, record.recorded_info.data if record.recorded_info else None
+            ),
         )
 
     @property
@@ -161,12 +160,13 @@ class Result:
 
     def __repr__(self) -> str:
         judged = self.headline
-        said = (
+        scores = (
             f"{judged.label} {judged.with_unit(self.final())}, last {judged.format(self.latest())}, "
             f"best {judged.format(self.best())}"
         )
         at = self.rows[-1]["round"] if self.rows else 0
-        return f"<Result of {self.method}, seed {self.seed}: {said}; {self.status}, evaluated at {at} of {self.rounds}>"
+        reached = f"{self.status}, evaluated at {at} of {self.rounds}"
+        return f"<Result of {self.method}, seed {self.seed}: {scores}; {reached}>"
 
     def _repr_html_(self) -> str:
         return Results([self])._repr_html_()
@@ -220,8 +220,6 @@ class Results(list[Result]):
         return self._table("html") if self else "no results"
 
     def _table(self, style: str) -> str:
-        from fedflat.experiments.results.tables import table  # which shows what is defined here
-
         return table(summarise(self, None), None, min(self[0].last, self[0].rounds), style)
 
     @property
@@ -266,122 +264,3 @@ def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
             else {f"{before}{name}": value}
         )
     return flat
-
-
-def _loaded(folder: Path, model: str | None) -> nn.Module:
-    from fedflat.experiments.run_folder.load import load  # which trains, and so knows results
-
-    return load(folder, model=model)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """One method over its seeds."""
-
-    method: str
-    seeds: int
-    score: float
-    """The headline, mean over seeds."""
-    spread: float
-    """The standard deviation over seeds; NaN for one seed."""
-    loss: float
-    rounds_to_target: float | None
-    """The mean over seeds; None if a seed never reached it."""
-    bytes_to_target: float | None
-    bytes: float
-    """Bytes sent in the whole run, mean over seeds."""
-    speed: float
-    diverged: int
-    """Seeds that diverged."""
-    personal: float = math.nan
-    """The best score of the clients' own models over the rounds, mean over seeds; NaN if not
-    measured."""
-    personal_spread: float = math.nan
-    latest: float = math.nan
-    """The headline at the last evaluation, mean over seeds."""
-    best: float = math.nan
-    """The best headline of all evaluations, mean over seeds."""
-    clock: float = math.nan
-    """Simulated seconds of the whole run, mean over seeds; NaN without a clock."""
-    clock_to_target: float | None = None
-    epsilon: float = math.nan
-    """The privacy budget of the whole run, the largest over seeds; NaN without `dp`."""
-    headline: Headline = ACCURACY
-    """The score it is judged by."""
-    models: float = 0.0
-    """Models sent in the whole run, between server and clients and among clients, mean over
-    seeds."""
-    tests: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """The same score and its spread on further test sets, by their names; on the examples of a
-    domain under TEST/DOMAIN, and its standard deviation over the domains of a test set under
-    TEST/std."""
-    classes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """The IoU of each class and its spread, where each pixel has a class."""
-    notes: tuple[str, ...] = ()
-    """What must be known of the partitions of its data, see `Partition.note`."""
-    scenario: Scenario = Scenario()
-    """The data, their partition, and the task."""
-
-
-def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
-    """One line for each scenario, headline, method and attack, in the order they come.
-
-    results
-        Results of runs.
-    target
-        The headline score to reach; None: none.
-    """
-    kinds: dict[tuple[Scenario, Headline, str, str], list[Result]] = {}
-    for result in results:
-        kinds.setdefault(
-            (result.scenario, result.headline, result.method, result.attack), []
-        ).append(result)
-    found = []
-    for (*group, method, attack), own in kinds.items():
-        several = len({other[-1] for other in kinds if other[:3] == (*group, method)}) > 1
-        name = f"{method}, attack={attack}" if attack and several else method
-        found.append(replace(_summary(own, target, results), method=name))
-    return found
-
-
-def _epsilon(run: Result) -> float:
-    return max((row["epsilon"] for row in run.rows if "epsilon" in row), default=math.nan)
-
-
-def _summary(runs: list[Result], target: float | None, among: Sequence[Result]) -> Summary:
-    finals = [run.final() for run in runs]
-    personal = [run.best("personal") for run in runs]
-    hits = [run.reached(target) if target is not None else None for run in runs]
-    found = [hit for hit in hits if hit is not None]
-    everywhere = len(found) == len(runs)
-    timed = all(run.ledger.clock is not None for run in runs)
-    return Summary(
-        method=runs[0].method,
-        seeds=len(runs),
-        score=mean(finals),
-        spread=spread(finals),
-        loss=mean(run.final("loss") for run in runs),
-        rounds_to_target=mean(hit["round"] for hit in found) if everywhere else None,
-        bytes_to_target=mean(hit["down"] + hit["up"] + hit.get("c2c", 0) for hit in found)
-        if everywhere
-        else None,
-        bytes=mean(run.ledger.sent for run in runs),
-        models=mean(run.ledger.models for run in runs),
-        speed=mean(run.speed for run in runs),
-        diverged=sum(run.diverged for run in runs),
-        personal=mean(personal),
-        personal_spread=spread(personal),
-        latest=mean(run.latest() for run in runs),
-        best=mean(run.best() for run in runs),
-        clock=mean(run.ledger.clock or 0.0 for run in runs) if timed else math.nan,
-        clock_to_target=mean(hit.get("clock", math.nan) for hit in found)
-        if everywhere and timed
-        else None,
-        epsilon=max(_epsilon(run) for run in runs),
-        headline=runs[0].headline,
-        tests=by_test(runs)
-        | ({DROP: (mean(lost), spread(lost))} if (lost := drops(runs, among)) else {}),
-        classes=by_class(runs),
-        notes=tuple(dict.fromkeys(note for run in runs for note in notes_of_text(run.on))),
-        scenario=runs[0].scenario,
-    )

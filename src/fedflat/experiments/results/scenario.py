@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-from fedflat.data.federation import DataSpec
-from fedflat.errors import FedflatError
-from fedflat.registry.specs import name_of, parse
+from fedflat.data.info import DataInfo, class_names, data_info
+from fedflat.experiments.run_folder.experiment_texts import TASK, ExperimentTexts
 
-TASK = "classification()"
-"""The task of runs that do not name one."""
+PYTHON = "data given in Python"
 
 
 @dataclass(frozen=True)
@@ -23,13 +19,25 @@ class Scenario:
     task: str = TASK
     digest: str = ""
     """The digest of data that were given in Python."""
+    recorded_info: DataInfo | None = field(default=None, compare=False)
+    """What the run folder says about the data; None: the text is read when it is needed."""
 
     @classmethod
-    def of(cls, experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> Scenario:
-        """The scenario of a run, from its settings and the digests of its data as a run folder
-        keeps them."""
-        on = experiment.get("on") or ""
-        return cls(on, experiment.get("task", TASK), "" if on else str(origin.get("data", "")))
+    def of(
+        cls, experiment: ExperimentTexts, data: str | None = None, info: DataInfo | None = None
+    ) -> Scenario:
+        """The scenario of an experiment.
+
+        ``data`` is the digest of its data and ``info`` what is known about them, if available.
+        """
+        on = experiment.on or ""
+        return cls(on, experiment.task, "" if on else data or "", info)
+
+    @property
+    def info(self) -> DataInfo | None:
+        """What is known about the data; None if they were given in Python, or if this version
+        cannot read their text."""
+        return self.recorded_info or (data_info(self.on) if self.on else None)
 
     @property
     def title(self) -> str:
@@ -48,13 +56,9 @@ class Scenario:
         ('digits', 'data given in Python')
         """
         if not self.on:
-            return (
-                f"data given in Python ({self.digest[:8]})"
-                if self.digest
-                else "data given in Python"
-            )
-        spec = self._spec()
-        return self.on if spec is None else name_of(type(spec))
+            return f"{PYTHON} ({self.digest[:8]})" if self.digest else PYTHON
+        info = self.info
+        return self.on if info is None else info.name
 
     @property
     def partition(self) -> str:
@@ -69,28 +73,18 @@ class Scenario:
         """
         if not self.on:
             return "given in Python"
-        spec = self._spec()
-        while (inner := _within(spec)) is not None:
-            spec = inner
-        if spec is None:
-            return "not readable without the plugin of the data set"
-        clients = getattr(spec, "clients", None)
-        rule = getattr(spec, "partition", None)
-        parts = [
-            "the data set's own" if rule is None else repr(rule),
-            f"{clients} clients" if clients else "",
-        ]
-        return ", ".join(filter(None, parts))
+        info = self.info
+        return "not readable without the plugin of the data set" if info is None else info.partition
 
-    def _spec(self) -> Any:
-        """The data set; None if this version cannot read its text."""
-        try:
-            return parse(self.on, "data set")
-        except (FedflatError, AttributeError):
-            return None
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about the partition to print beside results."""
+        info = self.info
+        return () if info is None else info.notes
 
-
-def _within(spec: Any) -> DataSpec | None:
-    """The data that clients train on, where a data set is made of others: the first of them."""
-    parts = vars(spec).values() if isinstance(spec, DataSpec) else ()
-    return next((part for part in parts if isinstance(part, DataSpec)), None)
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes; empty if they are not known."""
+        if self.recorded_info is not None and self.recorded_info.class_names is not None:
+            return self.recorded_info.class_names
+        return class_names(self.on) if self.on else ()

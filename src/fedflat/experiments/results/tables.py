@@ -9,16 +9,14 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
-from fedflat.experiments.results.attack_impact import DROP
-from fedflat.experiments.results.results import Summary
 from fedflat.experiments.results.scenario import Scenario
-from fedflat.experiments.results.score_breakdown import MAIN, STD
+from fedflat.experiments.results.summary import DROP, MAIN, STD, Summary
 from fedflat.tasks.headline import Headline
 from fedflat.text_table import aligned, size, span
 
 FORMATS = ("text", "csv", "markdown", "html")
 CHANCE = "differences between methods may be due to chance"
-"""What must be known of results of one seed."""
+"""Printed beside results of one seed."""
 Draw = Callable[[list[list[str]]], str]
 """How rows, the first of which are the heads, become a table."""
 
@@ -48,8 +46,8 @@ def table(
     if len(groups) == 1:
         return _one(summaries, target, last, draw)
     if len({scenario for scenario, _ in groups}) == 1:
-        said = said_apart(headline for _, headline in groups)
-        return "\n\n".join([said, *(_one(group, None, last, draw) for group in groups.values())])
+        note = different_scores(headline for _, headline in groups)
+        return "\n\n".join([note, *(_one(group, None, last, draw) for group in groups.values())])
     named = (
         f"{scenario.title}\n\n{_one(group, None, last, draw)}"
         for (scenario, _), group in groups.items()
@@ -60,8 +58,8 @@ def table(
 APART = "These runs are on different data sets, partitions or tasks. Each has a table; they are not compared."
 
 
-def said_apart(headlines: Iterable[Headline]) -> str:
-    """What must be known where runs are judged by different scores."""
+def different_scores(headlines: Iterable[Headline]) -> str:
+    """A sentence about runs that are judged by different scores."""
     *most, final = (headline.label for headline in headlines)
     return f"These runs are judged by different scores ({', '.join(most)} and {final}), and are not compared."
 
@@ -111,9 +109,7 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, draw: Dr
     if private:
         foot += "\nEpsilon: the privacy budget of the run for the delta of its dp(); - without a guarantee."
     if timed:
-        foot += (
-            "\nSimulated: the time it would have taken on the clients' devices, by the run's clock."
-        )
+        foot += "\nSimulated: the time on the clients' devices, by the run's clock."
     for note in dict.fromkeys(note for summary in summaries for note in summary.notes):
         foot += f"\n{note}"
     if domains:

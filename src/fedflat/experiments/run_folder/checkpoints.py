@@ -1,12 +1,12 @@
 """Checkpoints: named groups of tensors in files, and a list of which file holds which group.
 
-Nothing is ever changed in place. A group whose tensors are those of the last checkpoint is not
+Files are never changed in place. A group whose tensors are those of the last checkpoint is not
 written again, so a checkpoint costs what changed. A file is written under another name, synced and
-renamed; the list comes last. The last two checkpoints are kept, and every file is checked against
-its digest when read. What others put into the folder is left alone.
+renamed; the list comes last. The last two checkpoints are stored, and every file is checked against
+its digest when it is read. Other files in the folder are left alone.
 
-What clients remember is in one file, in which records are written once (see
-`fedflat.execution.client_states`): a group says which of them count.
+Client state is in one file, in which records are written once (see
+`fedflat.execution.client_states`); a group names the records that count.
 """
 
 from __future__ import annotations
@@ -15,11 +15,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
-
-from safetensors import SafetensorError
-from safetensors.torch import load
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedflat.core.json_schema import check
 from fedflat.experiments.run_folder.schema import FILE
@@ -36,12 +32,24 @@ from fedflat.files import (
     write_file,
 )
 
-Group = dict[str, Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Group = dict[str, "Tensor"]
 _LIST = re.compile(r"round-(\d{7,})\.json")
 _OWN = re.compile(rf"(round-\d+\.json|\d+-\d+-\d+\.safetensors)(\.\d+{re.escape(NEW)})?")
-"""Names that we give."""
+"""Names of files that a `Store` writes."""
 _WHOLE = {"digest": str, "body": str}
 _BODY = {"round": int, "groups": {"*": FILE}, "*": object}
+
+
+class TensorFile(NamedTuple):
+    """A file of tensors beside the list that names it."""
+
+    file: str
+    """Its name, without a folder."""
+    bytes: int
+    digest: str
 
 
 class Store:
@@ -50,11 +58,11 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._last: dict[str, Group] = {}
-        self._files: dict[str, dict[str, Any]] = {}
+        self._files: dict[str, TensorFile] = {}
         self._count = 0
 
-    def write(self, round: int, groups: dict[str, Group], facts: dict[str, Any]) -> None:
-        """Make the checkpoint of ``round``."""
+    def write(self, round: int, groups: dict[str, Group], numbers: dict[str, Any]) -> None:
+        """Write the checkpoint of ``round``: groups of tensors, and numbers."""
         own_folder(self.folder)
         files = {}
         for name, group in groups.items():
@@ -62,14 +70,15 @@ class Store:
                 files[name] = self._write_group(round, group)
             else:
                 files[name] = self._files[name]
-        content = {"round": round, **facts, "groups": files}
+        named = {name: file._asdict() for name, file in files.items()}
+        content = {"round": round, **numbers, "groups": named}
         body = json.dumps(content)
         whole = {"digest": digest(body.encode()).hex(), "body": body}
         write_file(self._path(round), json.dumps(whole).encode())
         self._last, self._files = {name: dict(group) for name, group in groups.items()}, files
         self._sweep()
 
-    def _write_group(self, round: int, group: Group) -> dict[str, Any]:
+    def _write_group(self, round: int, group: Group) -> TensorFile:
         self._count += 1
         return write_tensors(
             self.folder / f"{round:07d}-{os.getpid()}-{self._count}.safetensors", group
@@ -90,22 +99,22 @@ class Store:
             return []
 
     def read(self, round: int) -> tuple[dict[str, Group], dict[str, Any]]:
-        """The groups and facts of a checkpoint; `Damaged` if any byte of it is wrong."""
-        facts = self._list(round)
-        files = facts.pop("groups")
+        """The groups and the numbers of a checkpoint; `Damaged` if any byte of it is wrong."""
+        numbers = self._list(round)
+        files = {name: TensorFile(**file) for name, file in numbers.pop("groups").items()}
         groups = {name: read_tensors(self.folder, file) for name, file in files.items()}
         self._last, self._files = {name: dict(group) for name, group in groups.items()}, files
-        return groups, facts
+        return groups, numbers
 
     def group(self, round: int, name: str) -> Group:
         """One group of a checkpoint; nothing if it has none or cannot be read."""
         try:
-            return read_tensors(self.folder, self._list(round)["groups"][name])
+            return read_tensors(self.folder, TensorFile(**self._list(round)["groups"][name]))
         except (Damaged, KeyError):
             return {}
 
     def newest(self) -> dict[str, Any] | None:
-        """What the newest list that can be read says of its run; None if there is none."""
+        """The content of the newest list that can be read; None if there is none."""
         for round in self.rounds():
             try:
                 return self._list(round)
@@ -114,7 +123,7 @@ class Store:
         return None
 
     def _list(self, round: int) -> dict[str, Any]:
-        """What the list of a checkpoint says; `Damaged` if it is not as it was written."""
+        """The content of the list of a checkpoint; `Damaged` if it is not as it was written."""
         try:
             whole = read_json(self._path(round))
             check(whole, _WHOLE)
@@ -128,52 +137,54 @@ class Store:
         return found
 
     def forget(self, round: int) -> None:
-        """Remove a damaged checkpoint, so that it is not taken for one again."""
+        """Remove a damaged checkpoint."""
         discard(self._path(round))
 
     def _sweep(self) -> None:
         """Keep the last two checkpoints whose lists can be read, and the files they name."""
-        kept: set[str] = set()
+        needed: set[str] = set()
         lists = 0
         for round in self.rounds():
             try:
                 files = {file["file"] for file in self._list(round)["groups"].values()}
             except Damaged:
                 continue
-            kept |= {self._path(round).name, *files}
+            needed |= {self._path(round).name, *files}
             lists += 1
             if lists == 2:
                 break
         for name in self._names():
-            if name not in kept and _OWN.fullmatch(name):
+            if name not in needed and _OWN.fullmatch(name):
                 discard(self.folder / name)
 
 
-def write_tensors(path: Path, tensors: Group) -> dict[str, Any]:
-    """Write a safetensors file; what a list must say of it."""
+def write_tensors(path: Path, tensors: Group) -> TensorFile:
+    """Write a safetensors file; returns the entry of its list."""
     content = pack(tensors)
     write_file(path, content)
-    return {"file": path.name, "bytes": len(content), "digest": digest(content).hex()}
+    return TensorFile(path.name, len(content), digest(content).hex())
 
 
-def read_tensors(folder: Path, said: dict[str, Any]) -> Group:
-    """The tensors of a file in ``folder`` if it is what its list says; `Damaged` if it is not."""
-    name = said["file"]
-    if Path(name).name != name:
-        raise Damaged(f"{name!r} is not a file beside its list")
+def read_tensors(folder: Path, entry: TensorFile) -> Group:
+    """The tensors of a file in ``folder``; `Damaged` if it is not what its entry says."""
+    if Path(entry.file).name != entry.file:
+        raise Damaged(f"{entry.file!r} is not a file beside its list")
     try:
-        content = read_file(folder / name, limit=said["bytes"])
+        content = read_file(folder / entry.file, limit=entry.bytes)
         if content is None:
             raise Damaged("it is not there")
-        if digest(content).hex() != said["digest"]:
+        if digest(content).hex() != entry.digest:
             raise Damaged("it does not have the digest it had when it was written")
         return tensors_in(content)
     except Damaged as error:
-        raise Damaged(f"{name}: {error}") from None
+        raise Damaged(f"{entry.file}: {error}") from None
 
 
 def tensors_in(content: bytes) -> Group:
     """The tensors of a safetensors file; `Damaged` if it is none."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
     try:
         return load(content)
     except SafetensorError as error:

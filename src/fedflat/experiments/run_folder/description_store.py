@@ -1,11 +1,10 @@
-"""What clients have said of themselves before round 0, in two files: nothing of it need be in
-memory.
+"""Client descriptions collected before round 0, in two files, so that they need not be in memory.
 
-    descriptions/asked.jsonl    a line for each answer: who was asked for what, what it cost, where the tensor is
+    descriptions/asked.jsonl    a line per description: client, describer, cost, place of the tensor
     descriptions/vectors.bin    the tensors, one after the other
 
-An answer is written when it comes, so that a run that was killed asks only those who have not
-answered. A tensor that is damaged does not count: its client is asked again, and answers the same.
+A description is written when it arrives, so a run that was killed requests only those that are
+missing. A damaged tensor is requested again; the client computes the same.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from fedflat.files import Damaged, discard, own_folder
 from fedflat.server.ledger import Ledger
 
 ROOM = 8
-"""Tensors begin at multiples of so many bytes."""
+"""Tensors are aligned to so many bytes."""
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -42,7 +41,7 @@ DTYPES = {
 
 
 class StoredDescription(NamedTuple):
-    """An answer."""
+    """A description on disk."""
 
     place: Place
     dtype: str
@@ -51,9 +50,10 @@ class StoredDescription(NamedTuple):
 
 
 class DescriptionStore:
-    """The answers of a run's clients, in ``folder`` if there is one; ``say`` is told of damage.
+    """The descriptions of a run's clients, in ``folder`` if there is one.
 
-    Without ``held`` it is only looked at, while another process may be writing.
+    ``say`` is called with a sentence about each damaged file. With ``held=False`` the files are
+    only read, since another process may be writing them.
     """
 
     def __init__(
@@ -64,46 +64,44 @@ class DescriptionStore:
         *,
         held: bool = True,
     ) -> None:
-        self._diary: JsonlLog | None = None
+        self._log: JsonlLog | None = None
         rows: list[Row] = []
         if folder is not None:
             own_folder(folder)
-            self._diary = JsonlLog(folder, "asked", identity)
+            self._log = JsonlLog(folder, "asked", identity)
             try:
-                rows = self._diary.take_up() if held else self._diary.read()
+                rows = self._log.take_up() if held else self._log.read()
             except RunError as error:
                 if not held:
                     raise
-                say(
-                    f"what clients have said before round 0 is damaged, so they are asked again: {error}"
-                )
-                discard(self._diary.path)
-        self._notes = {
+                say(f"the client descriptions are damaged and are requested again: {error}")
+                discard(self._log.path)
+        self._entries = {
             (row["by"], row["client"]): note for row in rows if (note := _note(row)) is not None
         }
         self._spill = Spill(
-            folder and folder / "vectors.bin", [note.place for note in self._notes.values()]
+            folder and folder / "vectors.bin", [note.place for note in self._entries.values()]
         )
-        for key, note in list(self._notes.items()):
+        for key, note in list(self._entries.items()):
             try:
                 self._spill.check(note.place)
             except Damaged:
-                say(f"what client {key[1]} has said before round 0 is damaged: it is asked again.")
-                del self._notes[key]
+                say(f"the description of client {key[1]} is damaged and is requested again.")
+                del self._entries[key]
 
-    def __contains__(self, asked: tuple[str, int]) -> bool:
-        return asked in self._notes
+    def __contains__(self, key: tuple[str, int]) -> bool:
+        return key in self._entries
 
-    def keep(self, by: str, client: int, said: Tensor, cost: Ledger) -> None:
-        """Write an answer down."""
-        said = said.detach().cpu().contiguous()
-        content = said.reshape(-1).view(torch.uint8).numpy().tobytes()
+    def keep(self, by: str, client: int, description: Tensor, cost: Ledger) -> None:
+        """Store a description."""
+        description = description.detach().cpu().contiguous()
+        content = description.reshape(-1).view(torch.uint8).numpy().tobytes()
         place = self._spill.write(content + bytes(-len(content) % ROOM))
         note = StoredDescription(
-            place, str(said.dtype).removeprefix("torch."), tuple(said.shape), cost
+            place, str(description.dtype).removeprefix("torch."), tuple(description.shape), cost
         )
-        if self._diary is not None:
-            self._diary.append(
+        if self._log is not None:
+            self._log.append(
                 {
                     "by": by,
                     "client": client,
@@ -117,25 +115,25 @@ class DescriptionStore:
                     "digest": place.digest.hex(),
                 }
             )
-        self._notes[by, client] = note
+        self._entries[by, client] = note
 
     def descriptions(self, by: str, clients: Iterable[int]) -> StoredDescriptions:
-        """What these clients have answered."""
-        return StoredDescriptions(self._spill, [self._notes[by, client] for client in clients])
+        """The descriptions of these clients."""
+        return StoredDescriptions(self._spill, [self._entries[by, client] for client in clients])
 
     def cost(self, by: str, client: int) -> Ledger:
-        """What a client's answer has cost."""
-        return self._notes[by, client].cost
+        """The cost of a client's description."""
+        return self._entries[by, client].cost
 
 
 class StoredDescriptions(Sequence[Tensor]):
-    """Answers, client by client, as they lie in the file: they are read when they are looked at."""
+    """Descriptions by client, read from the file when they are used."""
 
     def __init__(self, spill: Spill, notes: Sequence[StoredDescription]) -> None:
-        self._file, self._notes = spill.mapped() if notes else None, notes
+        self._file, self._entries = spill.mapped() if notes else None, notes
 
     def __len__(self) -> int:
-        return len(self._notes)
+        return len(self._entries)
 
     @overload
     def __getitem__(self, place: int) -> Tensor: ...
@@ -146,7 +144,7 @@ class StoredDescriptions(Sequence[Tensor]):
     def __getitem__(self, place: int | slice) -> Tensor | Sequence[Tensor]:
         if isinstance(place, slice):
             return [self[at] for at in range(*place.indices(len(self)))]
-        note = self._notes[place]
+        note = self._entries[place]
         dtype, count = DTYPES[note.dtype], prod(note.shape)
         if not count:
             return torch.empty(note.shape, dtype=dtype)
@@ -157,7 +155,7 @@ class StoredDescriptions(Sequence[Tensor]):
 
 
 def _note(row: Row) -> StoredDescription | None:
-    """What a line says, if it can be."""
+    """The description that a line names; None if it is not valid."""
     shape, dtype = tuple(row["shape"]), DTYPES.get(row["dtype"])
     if dtype is None or row["offset"] < 0 or any(size < 0 for size in shape):
         return None

@@ -1,9 +1,8 @@
-"""What a run was made of besides its texts, as digests: the data it trains and is tested on, and
-its module.
+"""Digests of the data and the module of a run.
 
-Texts name data and modules; they do not tell the files of one machine from those of another, nor a
-module that was given in Python from the next one. A run remembers both, and is gone on with only if
-they are the same.
+Texts name data and modules, but files may differ between machines, and a module that was given in
+Python has no text. run.json records digests of both, and a run is continued only if they are the
+same.
 """
 
 from __future__ import annotations
@@ -21,45 +20,40 @@ from fedflat.data.examples import AnyExamples, ClientData
 from fedflat.data.federation import Federation, PartitionedFederation
 from fedflat.data.files.paths import data_place
 from fedflat.errors import RunError
+from fedflat.experiments.run_folder.record import ModelInput, Origin
 from fedflat.experiments.run_folder.signed import sign
 from fedflat.experiments.run_setup import RunSetup
 
-Origin = dict[str, Any]
 LOOKED_AT = 3
-"""Clients that are looked at where they are made when asked for: the first, the last and one
+"""Clients of a federation on demand whose data are in the digest: the first, the last and one
 between."""
 
 
 def origin_of(setup: RunSetup) -> Origin:
-    """What tells the data and the module of this run from others."""
+    """The digests of the data and the module of this run."""
     module, inputs = setup.job.learner.module(), arguments(setup.job.learner.sample)
     digest = "" if setup.exp.clock is None else setup.exp.clock.digest()
     trained = [tensor for tensor in module.parameters() if tensor.requires_grad]
-    return {
-        "data": data_digest(setup.fed),
-        "place": data_place(),
-        "shape": list(setup.fed.shape),
-        "classes": setup.fed.classes,
-        "outputs": setup.job.learner.outputs,
-        "inputs": [
-            {"shape": list(x.shape[1:]), "whole": not x.is_floating_point()} for x in inputs
-        ],
-        **(
-            {} if setup.server_data is None else {"server": sign(_examples(setup.server_data.data))}
-        ),
-        **({"clock": digest} if digest else {}),
-        "module": module_digest(module),
-        "start": sign(
-            [_tensor(tensor) for tensor in trained]
-            + [text for text in [setup.exp.init.digest()] if text]
-        ),
-    }
+    weights = [_tensor(tensor) for tensor in trained]
+    server = setup.server_data
+    return Origin(
+        data=data_digest(setup.fed),
+        place=data_place(),
+        shape=tuple(setup.fed.shape),
+        classes=setup.fed.classes,
+        outputs=setup.job.learner.outputs,
+        inputs=tuple(ModelInput(tuple(x.shape[1:]), not x.is_floating_point()) for x in inputs),
+        server=None if server is None else sign(_examples(server.data)),
+        clock=digest or None,
+        module=module_digest(module),
+        start=sign(weights + [text for text in [setup.exp.init.digest()] if text]),
+    )
 
 
 def check_same_origin(folder: Path, recorded: Origin, now: Origin) -> None:
-    """Refuse data or a module that are not those which the run was begun with."""
-    if recorded.get("data", now["data"]) != now["data"]:
-        place = recorded.get("place")
+    """Refuse data or a module that differ from those of the run."""
+    if recorded.data not in (None, now.data):
+        place = recorded.place
         raise RunError(
             f"{folder}: these are not the data that the run was begun with. Give the same ones"
             + (
@@ -68,21 +62,20 @@ def check_same_origin(folder: Path, recorded: Origin, now: Origin) -> None:
                 else " (--data-dir, or on=... in Python)."
             )
         )
-    if recorded.get("server") != now.get("server"):
+    if recorded.server != now.server:
         raise RunError(
             f"{folder}: these are not the server's data that the run was begun with. Give the same ones."
         )
-    if recorded.get("clock") != now.get("clock"):
+    if recorded.clock != now.clock:
         raise RunError(
             f"{folder}: the clock's file is not what it was when the run was begun. Put back the same one."
         )
-    check_same_module(folder, recorded, now["module"])
+    check_same_module(folder, recorded, now.module)
 
 
-def check_same_module(folder: Path, recorded: Origin, now: str) -> None:
-    """Refuse a module that is not the one which the run was begun with, but for the weights that
-    are trained."""
-    if recorded.get("module", now) != now:
+def check_same_module(folder: Path, recorded: Origin, now: str | None) -> None:
+    """Refuse a module that differs from that of the run, except for trained weights."""
+    if recorded.module not in (None, now):
         raise RunError(
             f"{folder}: this is not the module that the run was begun with: layers, names, shapes, settings, frozen "
             "weights or buffers differ. Give the same module, with the same frozen weights."
@@ -135,7 +128,7 @@ def module_digest(module: nn.Module) -> str:
 
 
 def _plain(name: str, value: Any) -> bool:
-    """Whether it is a setting that a module keeps as an attribute."""
+    """Whether an attribute of a module is one of its settings."""
     return (
         not name.startswith("_")
         and name != "training"
@@ -144,7 +137,7 @@ def _plain(name: str, value: Any) -> bool:
 
 
 _KNOWN: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
-"""Digests of tensors that are there and have not changed: a set is read once for many runs."""
+"""Digests of tensors that have not changed, since many runs share a data set."""
 
 
 def _tensor(tensor: Tensor) -> str:

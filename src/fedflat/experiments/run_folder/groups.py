@@ -1,12 +1,12 @@
-"""Who is with whom in a run, and what they hold: groups.json, so that groups can be drawn without
-the data.
+"""``groups.json``: the groups of clients in a run, and the classes that each client holds, so that
+groups can be shown without the data.
 
     {"run": ..., "by": "greedy(psi='labels')", "clients": 4, "groups": [[0, 3], [1, 2]], "counts": [[80, 15], ...],
      "digest": ...}
 
-``counts`` has how many examples of each class each client trains on, client by client; it is null
-where examples have no class each, or there are too many clients to look at. It is what a simulation
-knows, not what a server is told. ``run`` is the identity of the run, ``digest`` that of the file.
+``counts`` has the number of examples of each class, client by client. It is null if examples have
+no class, or if there are too many clients. A simulation knows it; a server would not. ``run`` is
+the identity of the run, ``digest`` that of the file.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Grouped:
     """Clients in groups."""
 
     by: str
-    """The grouping, as it was said."""
+    """The text of the grouping."""
     groups: tuple[tuple[int, ...], ...]
     counts: tuple[tuple[int, ...], ...] | None
     """Examples of each class, client by client."""
 
     @property
     def clients(self) -> int:
-        """How many there are."""
+        """The number of clients."""
         return sum(map(len, self.groups))
 
     @property
@@ -58,7 +58,7 @@ class Grouped:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """For a file, or a page."""
+        """The groups as a JSON object."""
         return {
             "by": self.by,
             "clients": self.clients,
@@ -68,7 +68,7 @@ class Grouped:
 
 
 def write_groups(folder: Path, identity: str, groups: Grouped) -> None:
-    """Write them into a run folder."""
+    """Write groups.json."""
     write_signed(folder / GROUPS, {"run": identity, **groups.as_json()})
 
 
@@ -82,7 +82,7 @@ def damaged_groups(folder: Path, identity: str) -> bool:
 
 
 def read_groups(folder: Path, identity: str) -> Grouped | None:
-    """Those of a run folder, if it has any; `Damaged` if they cannot be its own."""
+    """The groups of a run folder, or None; `Damaged` if they are not those of the run."""
     if not os.path.lexists(folder / GROUPS):
         return None
     found = read_json(folder / GROUPS)

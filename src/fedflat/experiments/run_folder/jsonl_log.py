@@ -1,11 +1,10 @@
-"""Files of rows that grow as a run goes on, one JSON object a line, each tied to the line before
-it.
+"""Logs of a run: files with one JSON object per line, each tied to the line before it.
 
     {"round": 1, "loss": 2.3, "chain": "6f0a..."}
 
 A line's last field is a digest of its text and of the digest before it; the first one is tied to
-the run itself. So a changed byte, a line that is missing in the middle and one from another run are
-all noticed. A last line without its end was cut short by a kill, and does not count.
+the identity of the run. So a changed byte, a missing line and a line of another run are noticed. A
+last line without an end was cut short when the process was killed, and does not count.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _ADVICE = "Put it back from a copy, or run it again in another folder."
 
 
 class LogPosition(NamedTuple):
-    """A place between two lines."""
+    """A position between two lines."""
 
     lines: int
     size: int
@@ -39,7 +38,7 @@ class LogPosition(NamedTuple):
     """The digest of the line before it, or of the run."""
 
     def line(self, row: Row) -> tuple[bytes, LogPosition]:
-        """The line of a row that comes here, and the mark behind it."""
+        """The line of a row that is written here, and the position after it."""
         body = encode(row)[:-1]
         sign = _link(self.chain, body)
         line = body + _TAIL % sign.encode() + b"\n"
@@ -47,12 +46,10 @@ class LogPosition(NamedTuple):
 
 
 class JsonlLog:
-    """One such file of the run ``identity``: read by anybody, written by the one who holds the
-    run's lock."""
+    """One log of the run ``identity``. Only the process that holds the run's lock may write it."""
 
     def __init__(self, folder: Path, name: str, identity: str, scores: Iterable[str] = ()) -> None:
-        """``scores`` are the names of numbers that the rows of this run have besides those of every
-        run."""
+        """``scores`` are the names of further numbers in the rows of this run."""
         self.path = folder / f"{name}.jsonl"
         self.schema: Schema = {**ROWS[name], **{f"{score}?": NUMBER for score in scores}}
         self.mark = self.start = LogPosition(0, 0, _link(identity, name.encode()))
@@ -60,10 +57,10 @@ class JsonlLog:
     def read(
         self, end: tuple[int, str] | None = None, past: LogPosition | None = None
     ) -> list[Row]:
-        """All rows; of a run that has ended ``end`` says how many there are, and the last digest.
+        """All rows.
 
-        Of one that has not, a checkpoint was made at the mark ``past``, so it must have come so
-        far.
+        ``end`` is the number of lines and the last digest of a run that has ended. ``past`` is a
+        position that the log must have reached, because a checkpoint was written there.
         """
         *_, (mark, _) = pairs = [(self.start, Row()), *self._rows()]
         if end is not None and (mark.lines, mark.chain) != end:
@@ -78,8 +75,7 @@ class JsonlLog:
         )
 
     def rewind(self, to: LogPosition | None) -> list[Row]:
-        """Go on from a mark, or from the beginning: the rows before it; what comes after it will be
-        written again."""
+        """Continue from a position, or from the beginning: drop later rows, return earlier ones."""
         to = to or self.start
         pairs = [(self.start, Row())]
         for pair in self._rows() if to.lines else ():
@@ -98,13 +94,13 @@ class JsonlLog:
         return [row for _, row in pairs[1:]]
 
     def take_up(self) -> list[Row]:
-        """Go on from the last whole line: the rows so far."""
+        """Continue from the last whole line; returns the rows so far."""
         *_, (mark, _) = pairs = [(self.start, Row()), *self._rows()]
         self.rewind(mark)
         return [row for _, row in pairs[1:]]
 
     def append(self, row: Row) -> None:
-        """Write a row and see it to the disk."""
+        """Write a row and sync it to the disk."""
         line, mark = self.mark.line(row)
         try:
             with open(open_file(self.path, os.O_WRONLY | os.O_APPEND), "ab") as stream:
@@ -116,7 +112,7 @@ class JsonlLog:
         self.mark = mark
 
     def _rows(self) -> Iterator[tuple[LogPosition, Row]]:
-        """Each row, and the mark behind it."""
+        """Each row, and the position after it."""
         try:
             content = read_file(self.path) or b""
         except Damaged as error:
@@ -144,8 +140,8 @@ def _link(before: str, text: bytes) -> str:
 
 
 def encode(row: Row) -> bytes:
-    """A row as JSON that every reader understands: NaN as null, infinity as a number too large for
-    any of them.
+    """A row as JSON that every reader understands: NaN as null, infinity as 1e999, which readers
+    take for infinity.
 
     >>> encode({"loss": math.nan, "norm": -math.inf})
     b'{"loss": null, "norm": -1e999}'

@@ -20,19 +20,18 @@ from fedflat.data.federation import DataSpec
 from fedflat.data.files.paths import remembered
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.descriptions import load_descriptions
-from fedflat.experiments.experiment import from_json
+from fedflat.experiments.experiment import from_texts
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.reported_models import reported_models
 from fedflat.experiments.run_folder.fingerprint import (
-    Origin,
     check_same_module,
     check_same_origin,
     module_digest,
     origin_of,
 )
-from fedflat.experiments.run_folder.model_files import Named, chosen, module_of, read_model
+from fedflat.experiments.run_folder.model_files import Named, choose_model, module_of, read_model
 from fedflat.experiments.run_folder.plugins_needed import refuse_unmet
-from fedflat.experiments.run_folder.record import Facts, read_facts
+from fedflat.experiments.run_folder.record import Origin, RunRecord, read_record
 from fedflat.experiments.state import last_state
 from fedflat.files import pack, write_file
 from fedflat.registry.specs import parse
@@ -45,8 +44,7 @@ def load(
     module: ModelLike | None = None,
     on: DataSpec | None = None,
 ) -> nn.Module:
-    """The model that a run has ended with, in evaluation mode; of a run that goes on, the model of
-    its last checkpoint.
+    """Load the model of a run.
 
     ``model`` names another one than the run reports, such as "server" beside "swa". A module that
     was given in Python must be given again; so must data, as ``on``, if the run has not ended.
@@ -55,49 +53,50 @@ def load(
         The run folder.
     """
     folder = Path(folder)
-    facts = read_facts(folder)
-    if facts["status"] == "running":
-        learner, models = _standing(folder, facts, module, on)
-        return module_of(learner, models[chosen(models, model, str(folder))], str(folder))
-    learner = _learner(folder, facts, module)
-    kept = facts["end"]["models"]
-    name = chosen(kept, facts["end"]["reported"] if model is None else model, str(folder))
-    return module_of(learner, read_model(folder, facts, name), str(folder))
+    record = read_record(folder)
+    if record.end is None:
+        learner, models = _at_checkpoint(folder, record, module, on)
+        return module_of(learner, models[choose_model(models, model, str(folder))], str(folder))
+    learner = _learner(folder, record, module)
+    name = choose_model(
+        record.end.models, record.end.reported if model is None else model, str(folder)
+    )
+    return module_of(learner, read_model(folder, record.end, name), str(folder))
 
 
-def _learner(folder: Path, facts: Facts, module: ModelLike | None) -> Learner:
-    """The learner of a run as far as its module goes: no data are needed."""
-    saved, origin = facts["experiment"], facts["origin"]
-    if saved["model"] is None and module is None:
+def _learner(folder: Path, record: RunRecord, module: ModelLike | None) -> Learner:
+    """The learner of a run with its module; no data are needed."""
+    texts, origin = record.experiment, record.origin
+    if texts.model is None and module is None:
         raise RunError(
             f"{folder}: the run's module was given in Python and cannot be read from its folder. Give it again: "
             "fedflat.load(folder, module=...)."
         )
-    refuse_unmet(saved.get("plugins", ()), exact=False)
-    given: Any = parse(saved["model"], "model") if module is None else module
+    refuse_unmet(texts.plugins, exact=False)
+    given: Any = parse(str(texts.model), "model") if module is None else module
     learner = Learner(
         given,
-        tuple(origin["shape"]),
-        origin.get("outputs", origin["classes"]),
-        seed=saved["seed"],
-        task=parse(saved.get("task", "classification()"), "task"),
-        dtype=saved["dtype"],
-        sample=some_inputs(origin, DTYPES[saved["dtype"]]),
-        pieces=parse(saved["method"], "method").client,
+        origin.shape,
+        origin.classes if origin.outputs is None else origin.outputs,
+        seed=texts.seed,
+        task=parse(texts.task, "task"),
+        dtype=texts.dtype,
+        sample=some_inputs(origin, DTYPES[texts.dtype]),
+        pieces=parse(texts.method, "method").client,
     )
     check_same_module(folder, origin, module_digest(learner.module()))
     return learner
 
 
-def _standing(
-    folder: Path, facts: Facts, module: ModelLike | None, on: DataSpec | None
+def _at_checkpoint(
+    folder: Path, record: RunRecord, module: ModelLike | None, on: DataSpec | None
 ) -> tuple[Learner, dict[str, Named]]:
-    with remembered(facts["origin"].get("place")):
-        setup = prepare(from_json(facts["experiment"], on=on, model=module, exact=False))
-        check_same_origin(folder, facts["origin"], origin_of(setup))
-    setup = load_descriptions(setup, folder, facts["identity"])
+    with remembered(record.origin.place):
+        setup = prepare(from_texts(record.experiment, on=on, model=module, exact=False))
+        check_same_origin(folder, record.origin, origin_of(setup))
+    setup = load_descriptions(setup, folder, record.identity)
     return setup.job.learner, reported_models(setup).weights(
-        setup.job.learner, last_state(folder, facts["identity"])
+        setup.job.learner, last_state(folder, record.identity)
     )
 
 
@@ -110,15 +109,15 @@ def export(folder: Path, to: Path, *, model: str | None = None) -> None:
             f"export: {to} must end in {', '.join(_FORMATS)}, found {to.suffix or 'nothing'!r}."
         )
     module = load(folder, model=model)
-    some = some_inputs(read_facts(folder)["origin"], next(module.parameters()).dtype)
+    some = some_inputs(read_record(folder).origin, next(module.parameters()).dtype)
     write_file(to, write(module, arguments(some)))
 
 
 def some_inputs(origin: Origin, dtype: torch.dtype) -> Tensors:
-    """Two examples' worth of zeros, of the types and number of a run's inputs."""
-    kinds = origin.get("inputs", [{"shape": origin["shape"], "whole": False}])
+    """Inputs of zeros for two examples, with the shapes and types of a run."""
     inputs = tuple(
-        torch.zeros(2, *one["shape"], dtype=torch.long if one["whole"] else dtype) for one in kinds
+        torch.zeros(2, *one.shape, dtype=torch.long if one.whole else dtype)
+        for one in origin.module_inputs
     )
     return inputs if len(inputs) > 1 else inputs[0]
 
@@ -142,7 +141,7 @@ def _onnx(module: nn.Module, some: tuple[Tensor, ...]) -> bytes:
             f"export: ONNX needs {' and '.join(missing)}, not installed here. Install with: pip install "
             "'fedflat[onnx]', or export to .pt2 or .safetensors."
         )
-    with _unheard():
+    with _silent():
         program = torch.onnx.export(_exported(module, some), dynamo=True, verbose=False)
         assert program is not None
         return bytes(program.model_proto.SerializeToString())
@@ -151,7 +150,7 @@ def _onnx(module: nn.Module, some: tuple[Tensor, ...]) -> bytes:
 def _exported(module: nn.Module, some: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
     """The program of a module, for batches of any size where the module allows it."""
     try:
-        with _unheard():
+        with _silent():
             return torch.export.export(
                 module, some, dynamic_shapes=tuple({0: torch.export.Dim.AUTO} for _ in some)
             )
@@ -164,17 +163,17 @@ def _exported(module: nn.Module, some: tuple[Tensor, ...]) -> torch.export.Expor
 
 
 @contextmanager
-def _unheard() -> Iterator[None]:
-    """What torch says of its own parts meanwhile is of no use to whoever exports."""
-    talker = logging.getLogger("torch")
-    before = talker.level
-    talker.setLevel(logging.CRITICAL)
+def _silent() -> Iterator[None]:
+    """Hide the warnings that torch prints about its own parts."""
+    logger = logging.getLogger("torch")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        talker.setLevel(before)
+        logger.setLevel(before)
 
 
 _FORMATS: dict[str, Callable[[nn.Module, tuple[Tensor, ...]], bytes]] = {

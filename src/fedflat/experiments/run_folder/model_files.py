@@ -13,15 +13,15 @@ from torch import Tensor, nn
 from fedflat.client.learner import Learner
 from fedflat.core.flat import Model
 from fedflat.errors import RunError, SettingError
-from fedflat.experiments.run_folder.checkpoints import read_tensors, write_tensors
-from fedflat.experiments.run_folder.record import Facts
+from fedflat.experiments.run_folder.checkpoints import TensorFile, read_tensors, write_tensors
+from fedflat.experiments.run_folder.record import RunEnd
 from fedflat.files import Damaged, digest, pack, write_file
 
 Named = dict[str, Tensor]
 """A model by its module's own names."""
 
 
-def write_models(folder: Path, models: Mapping[str, Named]) -> dict[str, dict[str, Any]]:
+def write_models(folder: Path, models: Mapping[str, Named]) -> dict[str, TensorFile]:
     """Write each model, the last of them, which is reported, as final.safetensors; what
     `read_models` must know."""
     reported = list(models)[-1]
@@ -34,41 +34,39 @@ def write_models(folder: Path, models: Mapping[str, Named]) -> dict[str, dict[st
     }
 
 
-def read_model(folder: Path, facts: Facts, name: str) -> Named:
-    """A model of a run that has ended; an error that says what to do if its file is not what it
-    was."""
-    said = facts["end"]["models"][name]
+def read_model(folder: Path, end: RunEnd, name: str) -> Named:
+    """A model of a run that has ended; an error that says what to do if its file is damaged."""
     try:
-        return read_tensors(folder, said)
+        return read_tensors(folder, end.models[name])
     except Damaged as error:
         raise RunError(
             f"{folder}: its model {name!r} is damaged ({error}). `fedflat resume {folder}` writes it again."
         ) from None
 
 
-def damaged_models(folder: Path, facts: Facts) -> list[str]:
-    """The models of a run that has ended whose files are not what they were."""
+def damaged_models(folder: Path, end: RunEnd) -> list[str]:
+    """The models of a run that has ended whose files are damaged."""
     found = []
-    for name, said in facts["end"]["models"].items():
+    for name, file in end.models.items():
         try:
-            read_tensors(folder, said)
+            read_tensors(folder, file)
         except Damaged:
             found.append(name)
     return found
 
 
 def rewrite_models(
-    folder: Path, facts: Facts, models: Mapping[str, Named], lost: Sequence[str]
+    folder: Path, end: RunEnd, models: Mapping[str, Named], lost: Sequence[str]
 ) -> None:
-    """Write the ``lost`` models of a run that has ended again, if they are what they were."""
+    """Write the ``lost`` models of a run that has ended again, if they have the same digests."""
     for name in lost:
-        said, content = facts["end"]["models"][name], pack(models.get(name, {}))
-        if digest(content).hex() != said["digest"] or Path(said["file"]).name != said["file"]:
+        entry, content = end.models[name], pack(models.get(name, {}))
+        if digest(content).hex() != entry.digest or Path(entry.file).name != entry.file:
             raise RunError(
                 f"{folder}: its last model {name!r} could not be made again from its checkpoint, which is not the "
                 "one of its end. Run it again in another folder."
             )
-        write_file(folder / said["file"], content)
+        write_file(folder / entry.file, content)
 
 
 def module_of(learner: Learner, named: Named, where: str) -> nn.Module:
@@ -85,19 +83,19 @@ def module_of(learner: Learner, named: Named, where: str) -> nn.Module:
     return module.eval()
 
 
-def chosen(models: Mapping[str, Any], name: str | None, where: str) -> str:
+def choose_model(models: Mapping[str, Any], name: str | None, where: str) -> str:
     """The name of one of the models; None: the last, which is reported."""
-    said = list(models)[-1] if name is None else name
-    if said not in models:
+    chosen = list(models)[-1] if name is None else name
+    if chosen not in models:
         raise SettingError(
-            f"{where} has no model {said!r}, only {', '.join(models)}. Name one of them."
+            f"{where} has no model {chosen!r}, only {', '.join(models)}. Name one of them."
         )
-    return said
+    return chosen
 
 
 def in_memory(learner: Learner, models: Mapping[str, Model], name: str | None = None) -> nn.Module:
     """One of a run's models as a module."""
-    which = chosen(models, name, "the run")
+    which = choose_model(models, name, "the run")
     return module_of(learner, learner.copy().state_dict_of(models[which]), "the run")
 
 

@@ -1,29 +1,48 @@
-"""What a run needs of others' code: the plugins whose names its texts use, as its folder remembers
-them.
+"""The plugins whose names the texts of a run use, as run.json records them.
 
     {"name": "my.py", "version": null, "digest": "9f...", "place": "/home/me/my.py", "names": ["my_sam"]}
 
-An installed package is told by its version, a file by its digest. ``place`` is a hint for people.
-Nothing is ever loaded because a folder says so: a person names the plugin again, has it installed,
-or has imported it. No message advises to install a package that a folder names: the folder may come
-from anybody.
+An installed package is identified by its version, a file by its digest. ``place`` is a hint for
+the user. Nothing is ever loaded because a folder names it: the user names the plugin again, has it
+installed, or has imported it. No message advises to install a package that a folder names, since
+the folder may come from an untrusted source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from fedflat.errors import RunError, printable, shown
 from fedflat.registry.plugins import HAND_MADE, Plugin
 from fedflat.registry.specs import known, names_in
 
-Needs = Sequence[dict[str, Any]]
 _HINT = "(--plugin on the command line, fedflat.load_plugin in Python)"
 
 
-def needs_of(texts: Iterable[object]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class PluginNeed:
+    """A plugin, and the names of it that a run uses."""
+
+    plugin: Plugin
+    names: tuple[str, ...]
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> PluginNeed:
+        """Read the object that `as_json` returns."""
+        fields = {name: value for name, value in saved.items() if name != "names"}
+        return cls(Plugin(**fields), tuple(saved["names"]))
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as a JSON object."""
+        return {**asdict(self.plugin), "names": list(self.names)}
+
+
+Needs = Sequence[PluginNeed]
+
+
+def needs_of(texts: Iterable[object]) -> tuple[PluginNeed, ...]:
     """The plugins whose names are used in those of ``texts`` that are texts."""
     names: dict[Plugin, list[str]] = {}
     for text in texts:
@@ -31,7 +50,7 @@ def needs_of(texts: Iterable[object]) -> list[dict[str, Any]]:
             plugin = entry.plugin
             if plugin is not None and entry.name not in names.setdefault(plugin, []):
                 names[plugin].append(entry.name)
-    return [{**asdict(plugin), "names": own} for plugin, own in names.items()]
+    return tuple(PluginNeed(plugin, tuple(own)) for plugin, own in names.items())
 
 
 def refuse_unmet(needs: Needs, *, exact: bool) -> None:
@@ -42,46 +61,42 @@ def refuse_unmet(needs: Needs, *, exact: bool) -> None:
 
 def missing(needs: Needs) -> list[str]:
     """A sentence for each plugin that is not loaded."""
-    said = []
+    sentences = []
     for need in needs:
-        unknown = [name for name in need["names"] if known(name) is None]
+        unknown = [name for name in need.names if known(name) is None]
         if unknown:
             names = f"{', '.join(printable(name[:40]) for name in unknown[:5])}{', ...' if len(unknown) > 5 else ''}"
-            said.append(
+            sentences.append(
                 f"the run needs {names} of {_whose(need)} which is not loaded here. {_how_to_load(need)}"
             )
-    return said
+    return sentences
 
 
 def changed(needs: Needs) -> list[str]:
     """A sentence for each plugin that is here, but not as it was when the run began."""
-    said = []
+    sentences = []
     for need in needs:
-        if need["version"] is None and need["digest"] is None:
+        if need.plugin.version is None and need.plugin.digest is None:
             continue
-        for entry in filter(None, map(known, need["names"])):
+        for entry in filter(None, map(known, need.names)):
             now = entry.plugin
-            if now is not None and now.same(_plugin(need)):
+            if now is not None and now.same(need.plugin):
                 continue
-            found = "fedflat itself" if now is None else _told(now)
-            said.append(
+            found = "fedflat itself" if now is None else _shown(now)
+            sentences.append(
                 f"the run was begun with {entry.name} of {_whose(need)} and here it is that of {found}, which may "
                 f"compute other numbers. {_how_to_go_on(need)}"
             )
             break
-    return said
+    return sentences
 
 
-def _plugin(need: dict[str, Any]) -> Plugin:
-    return Plugin(**{name: value for name, value in need.items() if name != "names"})
+def _whose(need: PluginNeed) -> str:
+    plugin = need.plugin
+    return f"{_shown(plugin)}, found in {shown(plugin.place)}," if plugin.place else _shown(plugin)
 
 
-def _whose(need: dict[str, Any]) -> str:
-    plugin = _plugin(need)
-    return f"{_told(plugin)}, found in {shown(plugin.place)}," if plugin.place else _told(plugin)
-
-
-def _told(plugin: Plugin) -> str:
+def _shown(plugin: Plugin) -> str:
     name = plugin.name if plugin.name == HAND_MADE else shown(plugin.name)
     if plugin.version is not None:
         return f"{name} {printable(plugin.version[:20])}"
@@ -90,15 +105,15 @@ def _told(plugin: Plugin) -> str:
     )
 
 
-def _how_to_load(need: dict[str, Any]) -> str:
-    if need["version"] is not None:
+def _how_to_load(need: PluginNeed) -> str:
+    if need.plugin.version is not None:
         return "If you know and trust this package, make that version of it available here again."
-    if need["digest"] is None:
+    if need.plugin.digest is None:
         return f"Go on in Python, where it is defined; or put it into a file and name that {_HINT}."
     return f"Name it again {_HINT}."
 
 
-def _how_to_go_on(need: dict[str, Any]) -> str:
-    if need["version"] is not None:
+def _how_to_go_on(need: PluginNeed) -> str:
+    if need.plugin.version is not None:
         return "Go back to that version of it, or start a new run."
-    return "Put it back as it was to go on, or start a new run."
+    return "Restore it to continue, or start a new run."

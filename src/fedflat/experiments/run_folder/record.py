@@ -1,165 +1,350 @@
-"""``run.json``: the texts that made a run, and what it came to, under a digest that all else in the
-folder builds on.
+"""``run.json``: what made a run, how it is executed, and how it ended.
 
-identity   the digest of what made the run: version, experiment, data, module, machine
-status     "running", "done" or "diverged"
-how        where the computing is done; it may change as the run goes on
-end        how long the diaries are and which models there are, with digests, once the run has ended
+`read_record` reads the file, checks its schema and its digests, and returns a `RunRecord`. No other
+module reads the file. The keys of the file are
+
+    fedflat      the version that made the run
+    identity     the digest of what made the run: version, time, machine, experiment, origin
+    status       "running", "done" or "diverged"
+    experiment   the settings that decide its numbers, see `ExperimentTexts`
+    origin       digests of its data and its module, see `Origin`
+    how          the settings of execution; they may change when the run is resumed
+    made         the time at which the run was created
+    machine      Python, PyTorch, system and processor
+    info         what the method and the data are, for reports, see `ExperimentInfo`
+    recorded     the labels of recorded metrics, for reports
+    end          the lengths of the logs and the model files, with digests, once the run has ended
 """
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from fedflat.core.json_schema import Schema, check, damaged, read_checked
+from fedflat.core.json_schema import Schema, check, damaged
 from fedflat.errors import RunError, SettingError, printable
-from fedflat.experiments.run_folder.checkpoints import Store
+from fedflat.experiments.run_folder.checkpoints import Store, TensorFile
+from fedflat.experiments.run_folder.experiment_texts import ExperimentInfo, ExperimentTexts
 from fedflat.experiments.run_folder.jsonl_log import LOGS, JsonlLog, LogPosition, Row
 from fedflat.experiments.run_folder.schema import CHECKPOINT, OF_ANY_VERSION, RUN
 from fedflat.experiments.run_folder.signed import sign
-from fedflat.files import Damaged
+from fedflat.files import Damaged, parse_json, read_file, write_file
 from fedflat.tasks.headline import Headline
 from fedflat.version import __version__
 
-Facts = dict[str, Any]
+FILE = "run.json"
 _MADE = ("fedflat", "made", "machine", "experiment", "origin")
-"""What made the run, and never changes."""
+"""Keys that never change; the identity is their digest."""
 _ADVICE = "The run cannot be continued; start it anew."
+Labels = Mapping[str, Mapping[str, str]]
+"""Title, note, entries and unit of recorded metrics, by key."""
 
 
-def new_facts(experiment: dict[str, Any], config: dict[str, Any], origin: dict[str, Any]) -> Facts:
-    """The facts of a run that begins."""
-    facts = {
-        "fedflat": __version__,
-        "status": "running",
-        "experiment": experiment,
-        "origin": origin,
-        "how": config,
-        "made": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "machine": machine(),
-    }
-    return {**facts, "identity": identity(facts)}
+@dataclass(frozen=True)
+class ModelInput:
+    """One input of a module: the shape of an example, and whether it holds whole numbers."""
+
+    shape: tuple[int, ...]
+    whole: bool = False
 
 
-def identity(facts: Facts) -> str:
+@dataclass(frozen=True)
+class Origin:
+    """What a run was made of besides its texts. None: not recorded."""
+
+    data: str | None = None
+    """The digest of the training and test data."""
+    place: str | None = None
+    """The folder in which the data were found."""
+    shape: tuple[int, ...] = ()
+    """The shape of an example."""
+    classes: int = 0
+    outputs: int | None = None
+    """Outputs of the module; None: one for each class."""
+    inputs: tuple[ModelInput, ...] = ()
+    """The inputs of the module; empty: one, with the shape of an example."""
+    module: str | None = None
+    """The digest of the module without its trained weights."""
+    start: str | None = None
+    """The digest of the initial weights."""
+    server: str | None = None
+    """The digest of the server's data, if it has any."""
+    clock: str | None = None
+    """The digest of the clock's file, if it has one."""
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Origin:
+        """Read the object that `as_json` returns."""
+        inputs = (ModelInput(tuple(one["shape"]), one["whole"]) for one in saved.get("inputs", ()))
+        shape = tuple(saved.get("shape", ()))
+        return cls(**{**saved, "inputs": tuple(inputs), "shape": shape})
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as a JSON object, without what is not recorded."""
+        if self == Origin():
+            return {}
+        inputs = [{"shape": list(one.shape), "whole": one.whole} for one in self.inputs]
+        found = {**vars(self), "shape": list(self.shape), "inputs": inputs}
+        return {
+            name: value for name, value in found.items() if name == "place" or value is not None
+        }
+
+    @property
+    def module_inputs(self) -> tuple[ModelInput, ...]:
+        """The inputs of the module, at least one."""
+        return self.inputs or (ModelInput(self.shape),)
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """The files of a run that has ended."""
+
+    logs: Mapping[str, LogPosition]
+    """The ends of its logs by name: "metrics" and "recorded"."""
+    models: Mapping[str, TensorFile]
+    """The files of its models by name."""
+    reported: str
+    """The name of the model whose scores the run reports."""
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> RunEnd:
+        """Read the object that `as_json` returns."""
+        models = {name: TensorFile(**file) for name, file in saved["models"].items()}
+        logs = {name: LogPosition(**saved[name]) for name in LOGS}
+        return cls(logs, models, saved["reported"])
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as a JSON object."""
+        return {
+            **{name: end._asdict() for name, end in self.logs.items()},
+            "models": {name: file._asdict() for name, file in self.models.items()},
+            "reported": self.reported,
+        }
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The content of run.json, checked against its schema and its digests."""
+
+    version: str
+    """The version of fedflat that made the run."""
+    identity: str
+    """The digest of what made the run. All other files of the folder are tied to it."""
+    status: str
+    """"running", "done" or "diverged"."""
+    experiment: ExperimentTexts
+    origin: Origin
+    execution: Mapping[str, Any]
+    """The fields of `ExecutionSettings`."""
+    made: str
+    """The time at which the run was created, such as 2026-01-31T12:00:00+0100."""
+    machine: Mapping[str, str | int | None]
+    recorded: Labels = field(default_factory=dict)
+    end: RunEnd | None = None
+    """None as long as the run has not ended."""
+    recorded_info: ExperimentInfo | None = None
+    """What the texts meant when the run was made; None in folders that lack it."""
+    _made: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What never changes, as it was read: it is written back as it is."""
+
+    @classmethod
+    def new(
+        cls,
+        experiment: ExperimentTexts,
+        execution: Mapping[str, Any],
+        origin: Origin,
+        info: ExperimentInfo | None = None,
+    ) -> RunRecord:
+        """The record of a run that begins now."""
+        made = {
+            "fedflat": __version__,
+            "made": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "machine": machine(),
+            "experiment": experiment.as_json(),
+            "origin": origin.as_json(),
+        }
+        found = {**made, "status": "running", "how": dict(execution), "identity": identity(made)}
+        return replace(cls.from_json(found), recorded_info=info)
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> RunRecord:
+        """Read a JSON object that matches the schema `RUN`; `read_record` also checks digests."""
+        return cls(
+            saved["fedflat"],
+            saved["identity"],
+            saved["status"],
+            ExperimentTexts.from_json(saved["experiment"]),
+            Origin.from_json(saved["origin"]),
+            saved["how"],
+            saved["made"],
+            saved["machine"],
+            saved.get("recorded", {}),
+            None if "end" not in saved else RunEnd.from_json(saved["end"]),
+            None if "info" not in saved else ExperimentInfo.from_json(saved["info"]),
+            {name: saved[name] for name in _MADE},
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of run.json."""
+        saved: dict[str, Any] = {
+            **self._made,
+            "identity": self.identity,
+            "status": self.status,
+            "how": dict(self.execution),
+        }
+        if self.recorded_info is not None:
+            saved["info"] = self.recorded_info.as_json()
+        if self.recorded:
+            saved["recorded"] = {key: dict(labels) for key, labels in self.recorded.items()}
+        if self.end is not None:
+            end = self.end.as_json()
+            saved["end"] = {**end, "digest": sign([self.identity, self.status, end])}
+        return saved
+
+    def write(self, folder: Path) -> None:
+        """Write run.json."""
+        write_file(folder / FILE, json.dumps(self.as_json(), indent=2).encode())
+
+    @property
+    def running(self) -> bool:
+        """Whether the run has not ended."""
+        return self.status == "running"
+
+    @property
+    def headline(self) -> Headline:
+        """The score that the run is judged by."""
+        return self.experiment.headline or Headline.from_json(None)
+
+    @property
+    def info(self) -> ExperimentInfo:
+        """What reports say about the method and the data, recorded or read from the texts."""
+        return self.recorded_info or self.experiment.info()
+
+    def ended(self, status: str, end: RunEnd) -> RunRecord:
+        """The record of the same run when it has ended."""
+        return replace(self, status=status, end=end)
+
+    def open_log(self, folder: Path, name: str) -> JsonlLog:
+        """A log of the run, "metrics" or "recorded"."""
+        scores = [self.headline.name] if name == "metrics" else []
+        return JsonlLog(folder, name, self.identity, scores)
+
+
+def identity(made: Mapping[str, Any]) -> str:
     """The digest of what made the run."""
-    return sign({name: facts[name] for name in _MADE})
+    return sign({name: made[name] for name in _MADE})
 
 
-def ended(facts: Facts, status: str, end: dict[str, Any]) -> Facts:
-    """The facts of the same run when it has come to its end."""
-    return {
-        **facts,
-        "status": status,
-        "end": {**end, "digest": sign([facts["identity"], status, end])},
-    }
+def read_record(folder: Path) -> RunRecord:
+    """Read run.json; an error that says what to do if it is not as it was written.
 
-
-def read_known(path: Path, schema: Schema, advice: str, look: Callable[[Facts], object]) -> Facts:
-    """What a JSON file in a format that this version knows says; ``look`` raises what its schema
-    cannot tell."""
-    found: Facts = read_checked(path, OF_ANY_VERSION, advice)
-    known_format(path.parent, found["fedflat"])
-    try:
-        check(found, schema)
-        look(found)
-    except (Damaged, SettingError) as error:
-        raise damaged(path, error, advice) from None
-    return found
-
-
-def read_facts(folder: Path) -> Facts:
-    """What run.json says, if it is as it was written."""
-    path = folder / "run.json"
+    A file that has not changed is parsed and checked once per process.
+    """
+    path = folder / FILE
     if not os.path.lexists(path):
-        raise RunError(f"{folder} is not a run folder: it has no run.json.")
-    facts = read_known(path, RUN, _ADVICE, headline_of)
-    if identity(facts) != facts["identity"]:
+        raise RunError(f"{folder} is not a run folder: it has no {FILE}.")
+    return _record(path, read_content(path, _ADVICE))
+
+
+@lru_cache(maxsize=1024)
+def _record(path: Path, content: bytes) -> RunRecord:
+    saved = parse_known(path, content, RUN, _ADVICE)
+    try:
+        record = RunRecord.from_json(saved)
+    except SettingError as error:
+        raise damaged(path, error, _ADVICE) from None
+    if identity(saved) != record.identity:
         raise damaged(
             path,
             "its settings are not those that the run was begun with",
             "Put them back, or start a new run with the new ones.",
         )
-    end = dict(facts.get("end") or {"digest": None})
-    if (facts["status"] == "running") != (end["digest"] is None):
-        raise damaged(
-            path, f"its status is {facts['status']!r}, but its end says otherwise", _ADVICE
-        )
-    if end.pop("digest") not in (None, sign([facts["identity"], facts["status"], end])):
-        raise damaged(path, "its end is not the one that was written", _ADVICE)
-    return facts
+    if record.running != (record.end is None):
+        raise damaged(path, f"its status is {record.status!r}, but its end says otherwise", _ADVICE)
+    if record.end is not None:
+        end = dict(saved["end"])
+        if end.pop("digest") != sign([record.identity, record.status, end]):
+            raise damaged(path, "its end is not the one that was written", _ADVICE)
+    return record
 
 
-def headline_of(facts: Facts) -> Headline:
-    """The score that the run is judged by."""
-    return Headline.from_json(facts["experiment"].get("headline"))
+def read_content(path: Path, advice: str) -> bytes:
+    """The bytes of a file; an error that ends in ``advice`` if it cannot be read."""
+    try:
+        content = read_file(path)
+    except Damaged as error:
+        raise damaged(path, error, advice) from None
+    if content is None:
+        raise damaged(path, "it does not exist", advice)
+    return content
 
 
-def read_rows(folder: Path, name: str = "metrics", facts: Facts | None = None) -> list[Row]:
-    """The evaluations of a run, or what was seen in it; a last line that was cut short is left
-    out."""
-    facts = facts or read_facts(folder)
-    if "end" in facts:
-        end = facts["end"][name]
-        return _open_log(folder, name, facts).read((end["lines"], end["chain"]))
-    past = _checkpointed(
-        folder, name, facts
-    )  # before the rows are read: the run may go on meanwhile
-    return _open_log(folder, name, facts).read(past=past)
+def parse_known(path: Path, content: bytes, schema: Schema, advice: str) -> dict[str, Any]:
+    """The JSON object in a file of this version of fedflat, checked against a schema."""
+    try:
+        found: dict[str, Any] = parse_json(content)
+        check(found, OF_ANY_VERSION)
+        known_format(path.parent, found["fedflat"])
+        check(found, schema)
+    except Damaged as error:
+        raise damaged(path, error, advice) from None
+    return found
 
 
-def _checkpointed(folder: Path, name: str, facts: Facts) -> LogPosition | None:
-    """Where a diary was when the newest checkpoint of the run was made; None if none can be
-    read."""
+def read_rows(folder: Path, name: str = "metrics", record: RunRecord | None = None) -> list[Row]:
+    """The rows of a log of a run: its evaluations, or its recorded metrics.
+
+    A last line that was cut short is left out.
+    """
+    record = record or read_record(folder)
+    if record.end is not None:
+        end = record.end.logs[name]
+        return record.open_log(folder, name).read((end.lines, end.chain))
+    past = _checkpointed(folder, name, record)  # read before the rows, which may grow meanwhile
+    return record.open_log(folder, name).read(past=past)
+
+
+def _checkpointed(folder: Path, name: str, record: RunRecord) -> LogPosition | None:
+    """The end of a log at the newest checkpoint of the run; None if none can be read."""
     found = Store(folder / "checkpoint").newest()
     try:
         check(found, {**CHECKPOINT, "*": object})
-    except Damaged:  # or None; whoever goes on from it will say so
+    except Damaged:  # or None; `resume` reports it
         return None
-    return LogPosition(**found[name]) if found and found["run"] == facts["identity"] else None
-
-
-def open_logs(folder: Path, facts: Facts) -> dict[str, JsonlLog]:
-    """The diaries of a run, to be written."""
-    return {name: _open_log(folder, name, facts) for name in LOGS}
-
-
-def _open_log(folder: Path, name: str, facts: Facts) -> JsonlLog:
-    return JsonlLog(
-        folder, name, facts["identity"], [headline_of(facts).name] if name == "metrics" else []
-    )
+    return LogPosition(**found[name]) if found and found["run"] == record.identity else None
 
 
 def known_format(folder: Path, version: str) -> None:
-    """Refuse to read what a version with other folders has written; the first two numbers tell."""
+    """Refuse to read files of a version with another format; the first two numbers count."""
     if version.split(".")[:2] != __version__.split(".")[:2]:
         raise RunError(
-            f"{folder} was made by fedflat {printable(version[:20])}, this is {__version__}, which keeps runs "
-            "otherwise and may compute other numbers. Use that version of fedflat to go on with it, or start anew."
+            f"{folder} was made by fedflat {printable(version[:20])}, this is {__version__}, which has another "
+            "format and may compute other numbers. Use that version of fedflat to continue, or start anew."
         )
 
 
 def same_version(folder: Path, version: str) -> None:
-    """Refuse to go on with what another version began."""
+    """Refuse to continue what another version began."""
     if version != __version__:
         raise RunError(
             f"{folder} was made by fedflat {printable(version[:20])}, this is {__version__}, and may compute other "
-            "numbers. Use that version of fedflat to go on with it, or start anew."
+            "numbers. Use that version of fedflat to continue, or start anew."
         )
 
 
-def machine() -> dict[str, Any]:
-    """What the numbers were computed on."""
+def machine() -> dict[str, str | int | None]:
+    """What the numbers are computed on."""
     return {
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": metadata.version("torch"),
         "system": platform.system(),
         "processor": platform.machine(),
         "cores": os.cpu_count(),

@@ -1,25 +1,25 @@
-"""The book of a run: what it is, what was measured, and where to go on from.
+"""The folder of a run: settings, measurements, checkpoints and models.
 
-    run.json             what made it, its state, and its end: see `facts`
-    metrics.jsonl        one object for each evaluation, appended and flushed: see `diary`
+    run.json             settings, status and end of the run: see `record`
+    metrics.jsonl        one object for each evaluation, appended and flushed: see `jsonl_log`
     recorded.jsonl       the same for the metrics recorded in each round
-    checkpoint/          see `store`
-    groups.json          who is with whom, where clients are in groups: see `groups`
-    descriptions/        what clients have said of themselves before round 0, if they were asked: see `archive`
+    checkpoint/          see `checkpoints`
+    groups.json          the groups of clients, if there are any: see `groups`
+    descriptions/        client descriptions collected before round 0, if needed: see `description_store`
     final.safetensors    the model it reports, by the module's own names; final-NAME.safetensors: the others
 
-All of it hangs together by digests, and whoever reads it checks them. `RunFolder` keeps everything
-in memory; `DiskRunFolder` on disk.
+Digests tie the files together, and readers check them. `RunFolder` stores everything in memory,
+`DiskRunFolder` on disk.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,34 +27,34 @@ from fedflat.errors import LONGEST_WAIT, RunError, number
 from fedflat.execution.client_states import ClientStates
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.description_store import DescriptionStore
+from fedflat.experiments.run_folder.experiment_texts import ExperimentInfo, ExperimentTexts
 from fedflat.experiments.run_folder.fingerprint import check_same_origin, origin_of
 from fedflat.experiments.run_folder.groups import GROUPS, Grouped, read_groups, write_groups
 from fedflat.experiments.run_folder.jsonl_log import LOGS, LogPosition, Row
 from fedflat.experiments.run_folder.model_files import Named, write_models
 from fedflat.experiments.run_folder.record import (
-    Facts,
-    ended,
-    new_facts,
-    open_logs,
-    read_facts,
+    Labels,
+    Origin,
+    RunEnd,
+    RunRecord,
+    read_record,
     same_version,
 )
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState, read_checkpoint
-from fedflat.files import NEW, Damaged, hold, refuse_link, unwritable, write_file
+from fedflat.files import NEW, Damaged, hold, refuse_link, unwritable
 
 Say = Callable[[str], None]
 FIRST = "start"
-"""The folder of a run that had to be made first, within that of a run."""
+"""The subfolder of a run that is made first, for an initializer."""
 DESCRIPTIONS = "descriptions"
-"""The folder of what clients have said of themselves before round 0, within that of a run: see
-`archive`."""
+"""The subfolder of client descriptions."""
 PAUSE = 20.0
-"""Least seconds between two checkpoints, unless told otherwise."""
+"""Default of the least time between two checkpoints, in seconds."""
 
 
 class RunFolder:
-    """A book in memory: nothing survives the process."""
+    """A run folder in memory; nothing is written to disk."""
 
     place: Path | None = None
     """The folder of its checkpoints."""
@@ -66,116 +66,122 @@ class RunFolder:
         self.status = "running"
 
     def resume(self, clients: ClientStates) -> RunState | None:
-        """Where to go on from, with the memories in ``clients``; None for the beginning."""
+        """The state to continue from; None at the beginning. ``clients`` receives the client state."""
         return None
 
     def before(self, setup: RunSetup, place: str = FIRST) -> RunFolder:
-        """The book of a run that must be made first, in a folder of that name within this one's."""
+        """The folder of a run that is made first, named ``place`` inside this one."""
         return RunFolder()
 
     def description_store(self) -> DescriptionStore:
-        """Where what clients say of themselves before round 0 is kept."""
+        """The store of client descriptions."""
         return DescriptionStore()
 
     def write_groups(self, groups: Grouped | None) -> None:
-        """Note who is with whom, where clients are in groups."""
+        """Store the groups of clients, if there are any."""
 
     def write(self, row: Row) -> None:
         """Add an evaluation."""
         self.rows.append(row)
 
     def see(self, row: Row) -> None:
-        """Add what was recorded in a round."""
+        """Add the metrics recorded in a round."""
         self.recorded.append(row)
 
-    def describe(self, labels: Mapping[str, Mapping[str, str]]) -> None:
-        """Keep the labels of recorded metrics, by key, for the report."""
+    def describe(self, labels: Labels) -> None:
+        """Store the labels of recorded metrics, by key, for reports."""
 
     def note(self, seen: Row, row: Row) -> None:
-        """Add what was seen and what was measured, where there is any."""
+        """Add recorded metrics and an evaluation, unless they are empty."""
         if seen:
             self.see(seen)
         if row:
             self.write(row)
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
-        """Make it possible to go on from here."""
+        """Write a checkpoint, to continue from here."""
 
-    def remember(self, **facts: Any) -> None:
-        """Note more about how the run is made."""
+    def change_execution(self, execution: Mapping[str, Any]) -> None:
+        """Record other settings of execution, for a run that is resumed."""
 
     def finish(self, status: str, models: Mapping[str, Named]) -> None:
-        """The run has ended: "done" or "diverged"; of its models the last one is reported."""
+        """Store the end of the run, "done" or "diverged"; the last of its models is reported."""
         self.status = status
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close files."""
 
 
 class DiskRunFolder(RunFolder):
-    """A book in a folder. ``pause`` is the least time in seconds between two checkpoints."""
+    """A run folder on disk. ``pause`` is the least time between two checkpoints, in seconds."""
 
-    def __init__(self, folder: Path, facts: Facts, lock: IO[bytes], pause: float, say: Say) -> None:
+    def __init__(
+        self, folder: Path, record: RunRecord, lock: IO[bytes], pause: float, say: Say
+    ) -> None:
         super().__init__()
-        self.folder, self.facts, self.pause, self.say = folder, facts, pause, say
-        self.status = facts["status"]
+        self.folder, self.record, self.pause, self.say = folder, record, pause, say
+        self.status = record.status
         self._lock = lock
         self.place = folder / "checkpoint"
         self._store = Store(self.place)
-        self._diaries = open_logs(folder, facts)
+        self._logs = {name: record.open_log(folder, name) for name in LOGS}
         self._written = time.monotonic()
         self._cost = 0.0
         self._other_start = False
 
-    def compare(self, origin: dict[str, Any]) -> None:
-        """Refuse to go on with other data or another module; other weights to begin with do only if
-        none are needed."""
-        recorded = self.facts["origin"]
+    def compare(self, origin: Origin) -> None:
+        """Refuse to continue with other data or another module. Other initial weights are refused
+        only if there is no checkpoint."""
+        recorded = self.record.origin
         check_same_origin(self.folder, recorded, origin)
-        self._other_start = recorded.get("start", origin["start"]) != origin["start"]
+        self._other_start = recorded.start not in (None, origin.start)
 
     @classmethod
     def create(
         cls,
         folder: Path,
-        experiment: dict[str, Any],
-        config: dict[str, Any],
+        experiment: ExperimentTexts,
+        execution: Mapping[str, Any],
         *,
-        origin: dict[str, Any] | None = None,
+        origin: Origin = Origin(),
+        info: ExperimentInfo | None = None,
         pause: float = PAUSE,
         say: Say = lambda text: None,
     ) -> DiskRunFolder:
-        """Make a folder for a new run; ``origin`` tells its data and its module from others."""
+        """Create the folder of a new run; ``origin`` identifies its data and its module, and
+        ``info`` is what reports say about it."""
         check_pause(pause)
         make_folder(folder)
         lock = hold(folder)
-        run_folder = cls(folder, new_facts(experiment, config, origin or {}), lock, pause, say)
-        run_folder._save()
-        return run_folder
+        record = RunRecord.new(experiment, execution, origin, info)
+        record.write(folder)
+        return cls(folder, record, lock, pause, say)
 
     @classmethod
     def open(
         cls, folder: Path, *, pause: float = PAUSE, say: Say = lambda text: None
     ) -> DiskRunFolder:
-        """Open the folder of a run that was begun before."""
-        same_version(folder, read_facts(folder)["fedflat"])
+        """Open the folder of an existing run."""
+        same_version(folder, read_record(folder).version)
         refuse_link(folder / "checkpoint")
         lock = hold(folder)
         try:
-            return cls(folder, read_facts(folder), lock, pause, say)
+            return cls(folder, read_record(folder), lock, pause, say)
         except BaseException:
             lock.close()
             raise
 
-    def _save(self) -> None:
-        write_file(self.folder / "run.json", json.dumps(self.facts, indent=2).encode())
+    def _change(self, **fields: Any) -> None:
+        """Change fields of the record, and write it."""
+        self.record = replace(self.record, **fields)
+        self.record.write(self.folder)
 
     def resume(self, clients: ClientStates) -> RunState | None:
-        """The newest checkpoint that is whole; says so if a newer one was damaged."""
+        """The newest intact checkpoint; damaged ones are reported."""
         damaged = False
         for round in self._store.rounds():
             try:
-                run, marks = read_checkpoint(self._store, round, self.facts["identity"], clients)
+                run, marks = read_checkpoint(self._store, round, self.record.identity, clients)
             except Damaged as error:
                 damaged = True
                 self.say(
@@ -196,30 +202,30 @@ class DiskRunFolder(RunFolder):
         return None
 
     def before(self, setup: RunSetup, place: str = FIRST) -> RunFolder:
-        """A folder within this one, which may be there already."""
+        """A subfolder, which may exist already."""
         folder = self.folder / place
         if (folder / "run.json").exists():
             run_folder = DiskRunFolder.open(folder, pause=self.pause, say=self.say)
             run_folder.compare(origin_of(setup))
             return run_folder
-        made = setup.exp.as_json()
         return DiskRunFolder.create(
             folder,
-            made,
-            self.facts["how"],
+            setup.exp.texts(),
+            self.record.execution,
             origin=origin_of(setup),
+            info=setup.exp.info(),
             pause=self.pause,
             say=self.say,
         )
 
     def description_store(self) -> DescriptionStore:
-        """A folder within this one."""
-        return DescriptionStore(self.folder / DESCRIPTIONS, self.facts["identity"], self.say)
+        """In a subfolder."""
+        return DescriptionStore(self.folder / DESCRIPTIONS, self.record.identity, self.say)
 
     def write_groups(self, groups: Grouped | None) -> None:
         """Write the groups of clients, also in place of a damaged file. Refuse to resume with other
         groups."""
-        before, identity = None, self.facts["identity"]
+        before, identity = None, self.record.identity
         if groups is None:
             return
         try:
@@ -236,24 +242,24 @@ class DiskRunFolder(RunFolder):
             write_groups(self.folder, identity, groups)
 
     def _rewind(self, marks: Mapping[str, LogPosition]) -> None:
-        """Forget what was written after the checkpoint: it will be written again."""
-        self.rows, self.recorded = (self._diaries[name].rewind(marks.get(name)) for name in LOGS)
+        """Drop what was written after the checkpoint: it will be written again."""
+        self.rows, self.recorded = (self._logs[name].rewind(marks.get(name)) for name in LOGS)
 
     def write(self, row: Row) -> None:
         """Append a line and flush it."""
         super().write(row)
-        self._diaries["metrics"].append(row)
+        self._logs["metrics"].append(row)
 
     def see(self, row: Row) -> None:
         """Append a line and flush it."""
         super().see(row)
-        self._diaries["recorded"].append(row)
+        self._logs["recorded"].append(row)
 
-    def describe(self, labels: Mapping[str, Mapping[str, str]]) -> None:
-        """Write them into run.json, beside those of metrics that were recorded before."""
-        known = self.facts.get("recorded", {})
-        if known | dict(labels) != known:
-            self.remember(recorded=known | dict(labels))
+    def describe(self, labels: Labels) -> None:
+        """Add them to those in run.json."""
+        known = {**self.record.recorded, **labels}
+        if known != self.record.recorded:
+            self._change(recorded=known)
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         """Write a checkpoint if ``pause`` has passed, or 20 times what the last one cost."""
@@ -261,27 +267,27 @@ class DiskRunFolder(RunFolder):
         if not force and now - self._written < max(self.pause, 20 * self._cost):
             return
         self._store.write(
-            run.round, run.groups(), {"run": self.facts["identity"], **run.facts(), **self._marks()}
+            run.round, run.groups(), {"run": self.record.identity, **run.facts(), **self._marks()}
         )
         run.clients.release(min(self._store.rounds()))
         self._written = time.monotonic()
         self._cost = self._written - now
 
     def _marks(self) -> dict[str, Any]:
-        return {name: log.mark._asdict() for name, log in self._diaries.items()}
+        return {name: log.mark._asdict() for name, log in self._logs.items()}
 
-    def remember(self, **facts: Any) -> None:
-        """Write the facts into run.json."""
-        self.facts |= facts
-        self._save()
+    def change_execution(self, execution: Mapping[str, Any]) -> None:
+        """Write them into run.json, if they differ."""
+        if execution != self.record.execution:
+            self._change(execution=execution)
 
     def finish(self, status: str, models: Mapping[str, Named]) -> None:
-        """Write the last models and the state."""
+        """Write the final models and the end of the run."""
         files = write_models(self.folder, models)
-        end = {**self._marks(), "models": files, "reported": list(models)[-1]}
-        self.facts = ended(self.facts, status, end)
+        logs = {name: log.mark for name, log in self._logs.items()}
+        end = RunEnd(logs, files, list(models)[-1])
         super().finish(status, models)
-        self._save()
+        self._change(status=status, end=end)
 
     def close(self) -> None:
         """Release the folder."""
@@ -289,28 +295,29 @@ class DiskRunFolder(RunFolder):
 
 
 def check_pause(seconds: float) -> None:
-    """Refuse a time between checkpoints that is none; infinity is fine."""
+    """Refuse an invalid time between checkpoints; infinity is allowed."""
     if seconds != math.inf:
         number("run", "checkpoint_every", seconds, low=0, high=LONGEST_WAIT)
 
 
 def make_folder(folder: Path) -> None:
-    """Make an empty folder; one in which a run was broken off before its first word counts as
-    empty."""
+    """Create an empty folder. One with the remains of a run that never started counts as empty."""
     try:
-        taken = os.path.lexists(folder) and not (
-            folder.is_dir() and all(map(_CRADLE.fullmatch, os.listdir(folder)))
+        exists = os.path.lexists(folder) and not (
+            folder.is_dir() and all(map(_REMAINS.fullmatch, os.listdir(folder)))
         )
-        begun = taken and any(os.path.lexists(folder / name) for name in ("run.json", "study.json"))
-        if not taken:
+        begun = exists and any(
+            os.path.lexists(folder / name) for name in ("run.json", "study.json")
+        )
+        if not exists:
             folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise unwritable(folder, error) from error
-    if taken:
-        hint = f"`fedflat resume {folder}` goes on with it; " if begun else ""
+    if exists:
+        hint = f"`fedflat resume {folder}` continues it; " if begun else ""
         raise RunError(
             f"{folder} is already there and not empty. {hint}--out names another folder."
         )
 
 
-_CRADLE = re.compile(rf"lock|(run|study)\.json\.\d+{re.escape(NEW)}")
+_REMAINS = re.compile(rf"lock|(run|study)\.json\.\d+{re.escape(NEW)}")

@@ -84,6 +84,19 @@ RUN = {
     "how": HOW,
     "made": str,
     "machine": {"*": (str, int, None)},
+    "info?": {
+        "method": {"stack": str, "settings": {"*": (int, str)}},
+        "data": (
+            {
+                "name": str,
+                "partition": str,
+                "usual_task": str,
+                "class_names": ([str], None),
+                "notes": [str],
+            },
+            None,
+        ),
+    },
     "recorded?": {"*": {"title": str, "note": str, "entries": str, "unit": str, "drawing?": str}},
     "end?": {
         "metrics": MARK,

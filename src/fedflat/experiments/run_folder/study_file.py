@@ -1,66 +1,112 @@
-"""Which runs a folder stands for: itself, or those that its ``study.json`` names."""
+"""``study.json``: the runs of a study, and which runs a folder holds."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from fedflat.core.json_schema import damaged
 from fedflat.data.files.paths import data_place
-from fedflat.errors import RunError
-from fedflat.experiments.run_folder.record import read_facts, read_known
+from fedflat.errors import RunError, SettingError
+from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
+from fedflat.experiments.run_folder.record import parse_known, read_content, read_record
 from fedflat.experiments.run_folder.schema import STUDY
-from fedflat.experiments.run_folder.signed import sign, verified, write_signed
+from fedflat.experiments.run_folder.signed import verified, write_signed
 from fedflat.files import Damaged
 from fedflat.version import __version__
 
-Plan = dict[str, Any]
+FILE = "study.json"
 _ADVICE = "Name its runs one by one, or start the study anew."
 
 
-def write_plan(
-    folder: Path, runs: list[dict[str, Any]], config: dict[str, Any], target: float | None = None
-) -> None:
-    """Write down what a study sets out to run, and the score that its methods should reach, if
-    there is one."""
-    plan = {"fedflat": __version__, "runs": runs, "how": config, "place": data_place()}
-    write_signed(
-        folder / "study.json", plan if target is None else {**plan, "target": target}, indent=2
-    )
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run of a study."""
+
+    folder: str
+    """Its folder, within that of the study."""
+    experiment: ExperimentTexts
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """The content of study.json: the runs of a study."""
+
+    runs: tuple[PlannedRun, ...]
+    execution: Mapping[str, Any]
+    """The fields of `ExecutionSettings`."""
+    place: str | None
+    """The folder in which the data were found."""
+    target: float | None = None
+    """The score that the methods should reach, if there is one."""
+    version: str = __version__
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> StudyPlan:
+        """Read a JSON object that matches the schema `STUDY`."""
+        runs = (
+            PlannedRun(run["folder"], ExperimentTexts.from_json(run["experiment"]))
+            for run in saved["runs"]
+        )
+        return cls(tuple(runs), saved["how"], saved["place"], saved.get("target"), saved["fedflat"])
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of study.json without its digest."""
+        saved = {
+            "fedflat": self.version,
+            "runs": [
+                {"folder": run.folder, "experiment": run.experiment.as_json()} for run in self.runs
+            ],
+            "how": dict(self.execution),
+            "place": self.place,
+        }
+        return saved if self.target is None else {**saved, "target": self.target}
+
+    def write(self, folder: Path) -> None:
+        """Write study.json."""
+        write_signed(folder / FILE, self.as_json(), indent=2)
+
+
+def new_plan(
+    runs: Sequence[PlannedRun], execution: Mapping[str, Any], target: float | None = None
+) -> StudyPlan:
+    """The plan of a study that begins now."""
+    return StudyPlan(tuple(runs), execution, data_place(), target)
 
 
 def write_target(folder: Path, target: float) -> None:
-    """Change the target of the study in a folder; nothing else of it changes."""
-    write_signed(folder / "study.json", {**read_plan(folder), "target": target}, indent=2)
+    """Change the target of the study in a folder."""
+    replace(read_plan(folder), target=target).write(folder)
 
 
 def read_target(folder: Path) -> float | None:
-    """The target of the study in a folder; None if it has none, or the folder holds a single
-    run."""
-    return None if is_run(folder) else read_plan(folder).get("target")
+    """The target of the study in a folder; None without one, and for the folder of a single run."""
+    return None if is_run(folder) else read_plan(folder).target
 
 
-def read_plan(folder: Path) -> Plan:
-    """What a study set out to run: "runs", each with "folder" and "experiment", "how", fedflat's
-    version; "target"."""
-    path = folder / "study.json"
+def read_plan(folder: Path) -> StudyPlan:
+    """Read study.json; an error that says what to do if it is not as it was written."""
+    path = folder / FILE
     if not os.path.lexists(path):
         raise RunError(
-            f"{folder} holds neither a run (run.json) nor a study (study.json). Check the path."
+            f"{folder} holds neither a run (run.json) nor a study ({FILE}). Check the path."
         )
-    plan: Plan = read_known(path, STUDY, _ADVICE, partial(_check_all_inside, folder))
+    return _plan(path, read_content(path, _ADVICE))
+
+
+@lru_cache(maxsize=16)
+def _plan(path: Path, content: bytes) -> StudyPlan:
+    saved = parse_known(path, content, STUDY, _ADVICE)
     try:
-        return verified(plan)
-    except Damaged as error:
+        for run in saved["runs"]:
+            check_inside(path.parent, run["folder"])
+        return StudyPlan.from_json(verified(saved))
+    except (Damaged, SettingError) as error:
         raise damaged(path, error, _ADVICE) from None
-
-
-def _check_all_inside(folder: Path, plan: Plan) -> None:
-    for entry in plan["runs"]:
-        check_inside(folder, entry["folder"])
 
 
 def check_inside(folder: Path, name: str) -> None:
@@ -81,40 +127,38 @@ def is_run(folder: Path) -> bool:
 
 
 def runs_in(folder: Path, say: Callable[[str], object] = lambda text: None) -> list[Path]:
-    """The folder itself if it is a run, or the runs of its study that have begun; ``say`` is told
-    of the others."""
+    """The folder itself if it is a run, or the runs of its study that have begun.
+
+    ``say`` is called with a sentence about the others.
+    """
     if is_run(folder):
         return [folder]
-    entries = read_plan(folder)["runs"]
-    begun = [entry for entry in entries if is_run(folder / entry["folder"])]
-    if len(begun) < len(entries):
-        say(f"{len(entries) - len(begun)} of the {len(entries)} runs in {folder} have not begun.")
+    planned = read_plan(folder).runs
+    begun = [run for run in planned if is_run(folder / run.folder)]
+    if len(begun) < len(planned):
+        say(f"{len(planned) - len(begun)} of the {len(planned)} runs in {folder} have not begun.")
     found = []
-    for entry in begun:
-        run = folder / entry["folder"]
-        if _is_another(run, entry["experiment"]):
-            say(f"{_another(run)} It is left out.")
+    for run in begun:
+        place = folder / run.folder
+        if _is_another(place, run.experiment):
+            say(f"{_another(place)} It is left out.")
         else:
-            found.append(run)
+            found.append(place)
     return found
 
 
-def check_planned(run: Path, planned: dict[str, Any]) -> None:
-    """An error if the run in a folder is not the one that its study set out to make there."""
+def check_planned(run: Path, planned: ExperimentTexts) -> None:
+    """Refuse a folder that holds another run than its study names."""
     if _is_another(run, planned):
         raise RunError(
             f"{_another(run)} Put back the study's own, or move the folder away to run it anew."
         )
 
 
-def _is_another(run: Path, planned: dict[str, Any]) -> bool:
-    """By its settings; a plugin may have been moved in between, so that the two name it
-    differently."""
+def _is_another(run: Path, planned: ExperimentTexts) -> bool:
     try:
-        return sign({**read_facts(run)["experiment"], "plugins": None}) != sign(
-            {**planned, "plugins": None}
-        )
-    except RunError:  # for whoever reads it to tell
+        return not read_record(run).experiment.same_settings(planned)
+    except RunError:  # reported when the run is read
         return False
 
 

@@ -21,9 +21,10 @@ from typing import Any
 
 from fedflat.errors import FedflatError
 from fedflat.execution.in_process import InProcess
+from fedflat.execution.interrupt import STOPPED
 from fedflat.execution.workers import Workers
 from fedflat.experiments.execution_config import ExecutionConfig, executor_text
-from fedflat.experiments.experiment import Experiment, from_json
+from fedflat.experiments.experiment import Experiment, from_texts
 from fedflat.experiments.progress import OnProgress, Progress
 from fedflat.experiments.run_folder.study_file import read_plan
 from fedflat.experiments.study import Reporter, resume, run_one
@@ -35,7 +36,6 @@ MIN_INTERVAL = 0.5
 """Smallest number of seconds between two lines."""
 LOCK_TIMEOUT = 120.0
 """Seconds to wait for a process that is still writing its last checkpoint."""
-STOPPED = 130
 
 
 def main(words: list[str]) -> int:
@@ -101,9 +101,7 @@ def set_niceness(nice: int) -> None:
 
 def planned_experiment(folder: Path, name: str) -> Experiment:
     """Return the experiment of a run that has not started."""
-    return next(
-        from_json(run["experiment"]) for run in read_plan(folder)["runs"] if run["folder"] == name
-    )
+    return next(from_texts(run.experiment) for run in read_plan(folder).runs if run.folder == name)
 
 
 def send(**facts: Any) -> None:

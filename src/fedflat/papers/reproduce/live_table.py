@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from fedflat.errors import printable
-from fedflat.experiments.console import duration
 from fedflat.papers.reproduce.scheduler import RunningJob, RunScheduler
 from fedflat.papers.reproduce.summary import TableLine, common_prefix, lines
 from fedflat.papers.reproduce.verdict import DIFFERS, NONE, ORDER, WITHIN
+from fedflat.text_table import duration
 
 PRINT_INTERVAL = 60.0
 """Seconds between two printed lines of a run, without a terminal."""

@@ -40,7 +40,7 @@ def measure_flatness(
     if not wanted:
         return
     loaded = LoadedRun(run)
-    if loaded.facts["status"] == "diverged":
+    if loaded.record.status == "diverged":
         return
     for group in wanted.values():
         name = [model for model in group[0].models if model in loaded.models][-1]

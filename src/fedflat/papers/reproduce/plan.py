@@ -18,29 +18,32 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedflat.core.json_schema import damaged, read_checked
 from fedflat.errors import RunError, SettingError, number, shown
-from fedflat.experiments.execution_config import ExecutionConfig
-from fedflat.experiments.experiment import Experiment, from_json
 from fedflat.experiments.run_folder.checkpoints import Store
-from fedflat.experiments.run_folder.record import read_facts, same_version
+from fedflat.experiments.run_folder.record import read_record, same_version
 from fedflat.experiments.run_folder.schema import HEADLINE
 from fedflat.experiments.run_folder.signed import verified, write_signed
-from fedflat.experiments.run_folder.study_file import check_inside, read_plan, write_plan
+from fedflat.experiments.run_folder.study_file import PlannedRun, check_inside, read_plan
+from fedflat.experiments.run_folder.study_file import new_plan as new_study
 from fedflat.files import Damaged, hold, unwritable
 from fedflat.papers.measures import FLATNESS, TO_TARGET
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.flatness_file import measured
 from fedflat.papers.reproduce.provenance import provenance
 from fedflat.papers.reproduce.run_sharing import Job, models_of, share
+from fedflat.settings.groups import ExecutionSettings
 from fedflat.tasks.headline import ACCURACY, Headline
 from fedflat.version import __version__
 
+if TYPE_CHECKING:
+    from fedflat.experiments.experiment import Experiment
+
 FILE = "reproduce.json"
 ADVICE = "Put it back from a copy, or start anew with another --out."
-EXECUTION = ExecutionConfig(executor="in-process", threads=1)
+EXECUTION = ExecutionSettings(executor="in-process", threads=1)
 """One client after the other on one thread. As many runs as cores are made in parallel."""
 
 
@@ -140,7 +143,7 @@ class TablePlan:
             and max(Store(run / "checkpoint").rounds(), default=0) >= stop
         )
         try:
-            return stopped or read_facts(run)["status"] != "running"
+            return stopped or not read_record(run).running
         except RunError:  # the run itself reports it
             return False
 
@@ -157,7 +160,7 @@ class TablePlan:
         if all(measured(run, entry) is not None for entry in entries):
             return False
         try:
-            return bool(read_facts(run)["status"] != "diverged")
+            return read_record(run).status != "diverged"
         except RunError:  # the run itself reports it
             return True
 
@@ -213,16 +216,20 @@ class TablePlan:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise unwritable(self.folder, error) from error
-        runs = [{"folder": job.folder, "experiment": job.experiment.as_json()} for job in self.jobs]
-        write_plan(self.folder, runs, asdict(EXECUTION))
-        facts: dict[str, Any] = {
+        runs = [PlannedRun(job.folder, job.experiment.texts()) for job in self.jobs]
+        new_study(runs, asdict(EXECUTION)).write(self.folder)
+        self.write_cells()
+
+    def write_cells(self) -> None:
+        """Write reproduce.json."""
+        content: dict[str, Any] = {
             "fedflat": __version__,
             "title": self.title,
             "source": self.source,
             "commands": self.commands,
             "entries": [asdict(entry) for entry in self.entries],
         }
-        write_signed(self.folder / FILE, facts, indent=2)
+        write_signed(self.folder / FILE, content, indent=2)
 
 
 SCHEMA = {
@@ -275,36 +282,28 @@ SCHEMA = {
 """Schema of reproduce.json."""
 
 
-def plan_facts(folder: Path) -> dict[str, Any]:
-    """Return the content of reproduce.json. Refuse a damaged file."""
+def open_plan(folder: Path, *, reading: bool = False) -> TablePlan:
+    """Return the plan of a folder. Refuse a damaged file.
+
+    With `reading`, plans of other versions are accepted, but have no jobs.
+    """
     path = folder / FILE
     if not os.path.lexists(path):
         raise RunError(
             f"{folder} is not a folder of `fedflat reproduce`: it has no {FILE}. Check the path."
         )
-    facts = read_checked(path, SCHEMA, ADVICE)
-    if not facts["entries"]:
+    saved = read_checked(path, SCHEMA, ADVICE)
+    if not saved["entries"]:
         raise damaged(path, "it has no cell", ADVICE)
     try:
-        return verified(facts)
-    except Damaged as error:
-        raise damaged(path, error, ADVICE) from None
-
-
-def open_plan(folder: Path, *, reading: bool = False) -> TablePlan:
-    """Return the plan of a folder.
-
-    With `reading`, plans of other versions are accepted, but have no jobs.
-    """
-    path, facts = folder / FILE, plan_facts(folder)
-    try:
-        entries = [_entry(folder, saved) for saved in facts["entries"]]
+        verified(saved)
+        entries = [_entry(folder, entry) for entry in saved["entries"]]
     except (Damaged, ValueError, TypeError) as error:
         raise damaged(path, error, ADVICE) from None
-    plan = TablePlan(folder, facts["title"], facts["source"], facts["commands"], entries, [])
+    plan = TablePlan(folder, saved["title"], saved["source"], saved["commands"], entries, [])
     if reading:
         return plan
-    same_version(folder, facts["fedflat"])
+    same_version(folder, saved["fedflat"])
     return replace(plan, jobs=_jobs(path, entries))
 
 
@@ -314,12 +313,14 @@ def _jobs(path: Path, entries: list[PlannedCell]) -> list[Job]:
     study.json is written first. If the process was killed between the two files, study.json has
     runs that belong to no cell yet. They are left out here, and the same command adds them again.
     """
+    from fedflat.experiments.experiment import from_texts  # needs torch; tables do not
+
     used = {folder for entry in entries for folder in entry.folders.values()}
-    runs = {run["folder"]: run["experiment"] for run in read_plan(path.parent)["runs"]}
+    runs = {run.folder: run.experiment for run in read_plan(path.parent).runs}
     if unknown := sorted(used - set(runs)):
         raise damaged(path, f"study.json has no run {shown(unknown[0])}", ADVICE)
     return [
-        Job(folder, from_json(experiment)) for folder, experiment in runs.items() if folder in used
+        Job(folder, from_texts(experiment)) for folder, experiment in runs.items() if folder in used
     ]
 
 

@@ -12,11 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from fedflat.experiments.experiment import Experiment
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.registry.specs import parse
-from fedflat.server.averaging import ModelAverage
+
+if TYPE_CHECKING:
+    from fedflat.experiments.experiment import Experiment
+    from fedflat.server.averaging import ModelAverage
 
 
 @dataclass(frozen=True)

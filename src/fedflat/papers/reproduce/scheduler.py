@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from fedflat.execution.interrupt import STOPPED
 from fedflat.files import open_file
 from fedflat.kernels.allocator import huge_pages
-from fedflat.papers.reproduce.child import STOPPED
 from fedflat.papers.reproduce.plan import TablePlan
 from fedflat.papers.reproduce.run_sharing import Job
 from fedflat.registry.plugins import named_plugins

@@ -12,7 +12,7 @@ from typing import Any
 from fedflat.errors import RunError
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.jsonl_log import Row
-from fedflat.experiments.run_folder.record import read_facts, read_rows
+from fedflat.experiments.run_folder.record import read_record, read_rows
 from fedflat.papers.measures import reference
 from fedflat.papers.reproduce.flatness_file import measured
 from fedflat.papers.reproduce.plan import PlannedCell
@@ -200,8 +200,8 @@ def _seed(entry: PlannedCell, run: Path, seed: int, place: str, goal: Goal | Non
     if not (run / "run.json").exists():
         return Seed(seed, place, "waiting", 0, 0.0, [], math.nan, 0)
     try:
-        facts = read_facts(run)
-        rows = [row for row in read_rows(run, facts=facts) if row["round"] <= entry.stop]
+        record = read_record(run)
+        rows = [row for row in read_rows(run, record=record) if row["round"] <= entry.stop]
     except RunError as error:  # the other runs are still shown
         return Seed(seed, place, "damaged", 0, 0.0, [], math.nan, 0, str(error))
     curve = [
@@ -210,7 +210,7 @@ def _seed(entry: PlannedCell, run: Path, seed: int, place: str, goal: Goal | Non
     saved = max(Store(run / "checkpoint").rounds(), default=0)
     done = max(saved, rows[-1]["round"] if rows else 0)
     seconds = float(rows[-1].get("seconds", 0.0)) if rows else 0.0
-    status = str(facts["status"])
+    status = record.status
     if entry.cell.needs_curvature:
         found = measured(run, entry)
         value = math.nan if found is None else found

@@ -1,0 +1,67 @@
+"""What reports say about a data set. A run folder records it, so that they need not import data
+sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fedflat.errors import FedflatError
+from fedflat.registry.specs import parse
+
+
+@dataclass(frozen=True)
+class DataInfo:
+    """A data set and its partition in words."""
+
+    name: str
+    """The registered name."""
+    partition: str
+    """The partition and the number of clients, such as ``lda(0.5), 100 clients``."""
+    usual_task: str
+    """The default task."""
+    class_names: tuple[str, ...] | None = None
+    """The names of the classes in order; None if they were not looked up."""
+    notes: tuple[str, ...] = ()
+    """Sentences to print beside results, see `Partition.note`."""
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> DataInfo:
+        """Read the object that `as_json` returns."""
+        names = saved["class_names"]
+        return cls(
+            saved["name"],
+            saved["partition"],
+            saved["usual_task"],
+            None if names is None else tuple(names),
+            tuple(saved["notes"]),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as a JSON object."""
+        names = None if self.class_names is None else list(self.class_names)
+        return {**asdict(self), "class_names": names, "notes": list(self.notes)}
+
+
+def data_info(on: str) -> DataInfo | None:
+    """The data set that a text names; None if this version cannot read the text.
+
+    >>> info = data_info("digits(lda(0), clients=10)")
+    >>> info.name, info.partition, info.usual_task
+    ('digits', 'lda(0), 10 clients', 'classification()')
+    """
+    try:
+        info: DataInfo = parse(on, "data set").info()
+    except (FedflatError, AttributeError):
+        return None
+    return info
+
+
+def class_names(on: str) -> tuple[str, ...]:
+    """The class names of the data set that a text names; empty if they are not known."""
+    try:
+        names: tuple[str, ...] = parse(on, "data set").class_names()
+    except FedflatError:
+        return ()
+    return names
