@@ -20,6 +20,7 @@ from fedflat.client.piece import ClientState
 from fedflat.client.private_parameters import Private
 from fedflat.client.styles import Cfsi, Lab
 from fedflat.client.training import ClientJob, Request, run_client
+from fedflat.composition.disclosure import disclosed
 from fedflat.composition.method import Method
 from fedflat.core.messages import Reply
 from fedflat.data.federation import Federation
@@ -357,6 +358,36 @@ def test_a_run(text: str) -> None:
         _nothing_private(exp, request, reply, memory)
     _declared_cost(setup, run_folder, ears)
     _declared_gradients(setup, ears)
+    _disclosed(exp, ears)
+
+
+def _disclosed(exp: Experiment, ears: Listening) -> None:
+    """All that was in the replies to one client in the last round is in the table of the method."""
+    if exp.method.pooled:
+        assert disclosed(exp.method) == []
+        return
+    last = [
+        (request, reply)
+        for request, reply, _ in ears.heard
+        if request.broadcast.round == ROUNDS - 1
+    ]
+    replies = [reply for request, reply in last if request.client == last[0][0].client]
+    with_buffers = any(reply.buffers.numel() for reply in replies)
+    table = [
+        one for one in disclosed(exp.method, batch_norm=with_buffers) if one.when == "every round"
+    ]
+    vectors = [tensor for reply in replies for tensor in _vectors_of(reply)]
+    assert sum(one.count for one in table if one.kind == "vector") == len(vectors)
+    small = {key for reply in replies for key in reply.extras if key == "fedcr"}
+    statistics = sum(one.count for one in table if one.kind == "statistics")
+    assert statistics == len(small) + with_buffers
+    [numbers] = [one.what for one in table if one.kind == "numbers"]
+    assert ("own test" in numbers) == any("own_accuracy" in reply.metrics for reply in replies)
+
+
+def _vectors_of(reply: Reply) -> list[torch.Tensor]:
+    extras = [tensor for named in reply.extras.values() for tensor in named.values()]
+    return [reply.delta, *(tensor for tensor in extras if tensor.shape == reply.delta.shape)]
 
 
 def _finite_and_moved(exp: Experiment, result: Result) -> None:

@@ -69,6 +69,7 @@ TWINS = {
 """The file in ``literal/``; the means of clients' models are fields of a trace there, the clip is
 in the local step."""
 ALONE = {
+    "fedcg": "methods/test_fedcg_twin.py",
     "mcd": "methods/test_mcd.py",
     "fedvc": "methods/test_fedvc.py",
     "fedseq": "topologies/test_words.py",

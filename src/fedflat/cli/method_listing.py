@@ -80,6 +80,8 @@ def explain(text: str) -> str:
 
 
 def _price(method: Method) -> list[str]:
+    from fedflat.composition.disclosure import disclosure_text
+
     price = method.cost
     times = {1: "once", 2: "twice"}.get(price.local_trainings, f"{price.local_trainings} times")
     least = "" if price.stated else "at least: "
@@ -88,4 +90,6 @@ def _price(method: Method) -> list[str]:
         f"{price.gradients} gradients per step and {price.full_gradients} over all data of the client",
         f"state: {price.server_state} vectors at the server, {price.client_state} at each client; weighting: "
         f"{method.weighting or 'sized'}",
+        "",
+        disclosure_text(method),
     ]

@@ -64,26 +64,7 @@ def cost(method: Method) -> Cost:
     [(1, 1), (2, 2), (1, 1), (2, 2)]
     """
     zeros = torch.zeros(DIM, dtype=torch.float64)
-    whole = {piece.key for piece in method.client if piece.upload_vectors}
-    sent: list[Broadcast] = []
-
-    def send(broadcast: Broadcast) -> Replies:
-        sent.append(broadcast.after(sent[-1] if sent else None))
-        return Replies(
-            broadcast, zeros, broadcast.buffers, zeros, 1, 1, 0.0, 1.0, _Means(whole, zeros)
-        )
-
-    states: ServerState = {}
-    model, complete = Model(zeros, zeros[:0]), True
-    try:
-        for t in range(2):
-            sent.clear()
-            states = after_round(method.server, states, model, t, 2)
-            states = server_step(
-                method.server, states, send, Broadcast(t, model.params, model.buffers, 1.0)
-            ).state
-    except Exception:  # a piece needs replies of a shape that only its clients know
-        sent, states, complete = [Broadcast(0, zeros, zeros[:0], 1.0)], {}, False
+    sent, states, complete = dry_run(method)
     instructions = [broadcast.instruction for broadcast in sent]
     trainings = sum(one.trains for one in instructions)
     stored = [
@@ -106,3 +87,33 @@ def cost(method: Method) -> Cost:
         client_state=sum(piece.state_vectors for piece in method.client),
         stated=complete,
     )
+
+
+def dry_run(method: Method) -> tuple[list[Broadcast], ServerState, bool]:
+    """Run two rounds of the server's pieces with replies of zeros.
+
+    Returns the broadcasts of the second round, the state after it, and False if a piece failed, as
+    it needs replies of a shape that only its clients know.
+    """
+    zeros = torch.zeros(DIM, dtype=torch.float64)
+    whole = {piece.key for piece in method.client if piece.upload_vectors}
+    sent: list[Broadcast] = []
+
+    def send(broadcast: Broadcast) -> Replies:
+        sent.append(broadcast.after(sent[-1] if sent else None))
+        return Replies(
+            broadcast, zeros, broadcast.buffers, zeros, 1, 1, 0.0, 1.0, _Means(whole, zeros)
+        )
+
+    states: ServerState = {}
+    model = Model(zeros, zeros[:0])
+    try:
+        for t in range(2):
+            sent.clear()
+            states = after_round(method.server, states, model, t, 2)
+            states = server_step(
+                method.server, states, send, Broadcast(t, model.params, model.buffers, 1.0)
+            ).state
+    except Exception:
+        return [Broadcast(0, zeros, zeros[:0], 1.0)], {}, False
+    return sent, states, True
