@@ -412,5 +412,7 @@ def _a(kind: str) -> str:
 def _where(kind: str | None) -> str:
     if kind in ("method", "data set"):
         return f"`fedflat list {KINDS[kind]}` shows all of them."
-    names = sorted(e.name for e in _REGISTRY.values() if kind is None or e.kind == kind)
+    if kind is None:
+        return "`fedflat list` shows all kinds of names."
+    names = sorted(e.name for e in _REGISTRY.values() if e.kind == kind)
     return f"Known: {', '.join(names)}."
