@@ -56,11 +56,11 @@ def run_requests(pool: Submits, requests: Sequence[Request]) -> Iterator[PoolOut
     pool.begin()
     running = _Running()
     done = dict[int, PoolOutcome | None]()
-    sent = 0
+    count, sent = len(requests), 0
     failed = False
-    for place in range(len(requests)):
+    for place in range(count):
         while True:
-            while sent < len(requests) and (sent == place or pool.accepts(sent - place)):
+            while sent < count and (sent == place or pool.accepts(sent - place)):
                 running.submit(pool, sent, requests[sent])
                 sent += 1
             if failed:

@@ -81,7 +81,7 @@ class RequestBatch(Sequence[Request]):
     def to(self, client: int) -> Request:
         """The request to one client, with the state of its own pieces."""
         state = self.clients.state(client)
-        own = {key: kept for key, kept in state.items() if not key.startswith(SHADOW)}
+        own = state and {k: kept for k, kept in state.items() if not k.startswith(SHADOW)}
         return Request(client, self.broadcast_to(client), own, self.id(client))
 
     def broadcast_to(self, client: int) -> Broadcast:

@@ -121,15 +121,20 @@ class ReplyCollector:
             if outcome.reason == NOT_FINITE:
                 self._check_not_finite(requests, outcome.client)
             else:
-                self._count_download(requests, [outcome.client], from_client)
+                self.ledger = self.ledger.plus(
+                    **self._download(requests, [outcome.client], from_client)
+                )
                 missing_model.add(outcome.client)
                 self.check_failure(outcome)
             self._record(outcome)
             return None
         reply = outcome[0]
-        self._count_download(requests, clients_of(reply), from_client)
-        self._count_training(requests, reply, to_client)
-        missing_model.difference_update(clients_of(reply))
+        clients = clients_of(reply)
+        self.ledger = self.ledger.plus(
+            **self._download(requests, clients, from_client),
+            **self._training(requests, clients, reply, to_client),
+        )
+        missing_model.difference_update(clients)
         if reply.finite:
             return outcome
         assert isinstance(reply, Reply)
@@ -159,12 +164,15 @@ class ReplyCollector:
         self, t: int, replies: Iterable[Reply | ReplyBatch]
     ) -> Iterator[Reply | ReplyBatch]:
         """Pass replies on; raise `TooFewReplies` at the end if they are fewer than allowed."""
+        least = self.settings.min_replies
+        if least is None:
+            yield from replies
+            return
         count = 0
         for reply in replies:
             count += len(clients_of(reply))
             yield reply
-        least = self.settings.min_replies
-        if least is not None and count < least:
+        if count < least:
             who = "; ".join(map(str, self.failures[-NAMED:])) + (
                 "; ..." if len(self.failures) > NAMED else ""
             )
@@ -211,30 +219,37 @@ class ReplyCollector:
         ]
         return {"round": self.round + 1, "missing": rows} if rows else {}
 
-    def _count_download(
+    def _download(
         self, requests: SentRequests, clients: Sequence[int], from_client: bool
-    ) -> None:
-        """Count what clients are sent; the private part of the model only at a first request."""
+    ) -> dict[str, int]:
+        """What clients are sent; the private part of the model only at a first request."""
         if not self.settings.counts_traffic or requests.download_counted:
-            return
+            return {}
         broadcast = requests.broadcast_to(clients[0])
-        known = sum(client in self.clients for client in clients)
-        nbytes = len(clients) * broadcast.nbytes - known * self._private_bytes(broadcast)
+        nbytes = len(clients) * broadcast.nbytes
+        if self.settings.private_size:
+            known = sum(client in self.clients for client in clients)
+            nbytes -= known * self._private_bytes(broadcast)
         models = len(clients) * broadcast.models
         if from_client:
-            self.ledger = self.ledger.plus(c2c=nbytes, models_c2c=models)
-        else:
-            self.ledger = self.ledger.plus(down=nbytes, models_s2c=models)
+            return {"c2c": nbytes, "models_c2c": models}
+        return {"down": nbytes, "models_s2c": models}
 
-    def _count_training(
-        self, requests: SentRequests, reply: Reply | ReplyBatch, to_client: bool
-    ) -> None:
-        count = len(clients_of(reply))
-        self.ledger = self.ledger.plus(samples=count * reply.samples)
+    def _training(
+        self,
+        requests: SentRequests,
+        clients: Sequence[int],
+        reply: Reply | ReplyBatch,
+        to_client: bool,
+    ) -> dict[str, int]:
+        """What clients compute and send."""
+        samples = len(clients) * reply.samples
         if not self.settings.counts_traffic or to_client:
-            return
-        own = count * self._private_bytes(requests.broadcast_to(clients_of(reply)[0]))
-        self.ledger = self.ledger.plus(up=reply.nbytes - own, models_c2s=reply.models)
+            return {"samples": samples}
+        nbytes = reply.nbytes
+        if self.settings.private_size:
+            nbytes -= len(clients) * self._private_bytes(requests.broadcast_to(clients[0]))
+        return {"samples": samples, "up": nbytes, "models_c2s": reply.models}
 
     def _private_bytes(self, broadcast: Broadcast) -> int:
         """Bytes of the part of a model that stays with the client."""
@@ -326,7 +341,7 @@ def match_replies(
     """
     waiting = dict(asked)
     for outcome in outcomes:
-        for one in _split(outcome, each):
+        for one in _split(outcome, each) if _is_batch(outcome) else (outcome,):
             if not _expected(one, waiting):
                 continue
             if isinstance(one, ClientFailure) or _fits(one[0], broadcast):
@@ -339,12 +354,15 @@ def match_replies(
         yield ClientFailure(client, request, LATE, "no answer came")
 
 
+def _is_batch(outcome: PoolOutcome) -> bool:
+    return not isinstance(outcome, ClientFailure) and isinstance(outcome[0], ReplyBatch)
+
+
 def _split(outcome: PoolOutcome, each: bool) -> Iterator[PoolOutcome]:
-    if isinstance(outcome, ClientFailure):
-        yield outcome
-        return
+    assert not isinstance(outcome, ClientFailure)
     reply, state = outcome
-    if isinstance(reply, ReplyBatch) and (each or not reply.finite):
+    assert isinstance(reply, ReplyBatch)
+    if each or not reply.finite:
         yield from zip(reply, unstack(state, len(reply)), strict=True)
     else:
         yield outcome
