@@ -23,8 +23,9 @@ from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.composition.disclosure import disclosed
 from fedflat.composition.method import Method
 from fedflat.core.messages import Reply
-from fedflat.data.federation import Federation
+from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.sets.in_memory import clients_of
+from fedflat.data.sets.transformed import Transformed
 from fedflat.execution.client_pool import ClientPool, Executor, PoolOutcome, Source
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.workers import Workers
@@ -38,6 +39,7 @@ from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
+from fedflat.methods.domain_models import SeparateModels
 from fedflat.methods.fedcg import Branches
 from fedflat.methods.fedcr import CommonRepresentation
 from fedflat.methods.mcd import Discrepancy
@@ -62,6 +64,7 @@ ROWS = {
     "chain": "chain(sam(rho=0.05), feddyn(alpha=0.1))",
     "clip": "clip(norm=0.5)",
     "cutout": "cutout(side=3)",
+    "domain_models": "domain_models(domains=2)",
     "dp": "dp(noise=0.5, clip=0.1)",
     "dp_fedsam": "dp_fedsam(rho=0.05, noise=0.5, clip=0.1)",
     "ema": "ema(gamma=0.7)",
@@ -91,6 +94,7 @@ ROWS = {
     "fedyogi": "fedyogi(lr=0.05)",
     "fsa": "fsa(rho=0.05, rho_larger=0.3, top=1, score='mse')",
     "int8": "int8()",
+    "ifca": "ifca(models=2)",
     "krum": "krum(attackers=0, keep=2)",
     "lab": "lab()",
     "last_sam": "last_sam(rho=0.05)",
@@ -127,8 +131,8 @@ TOGETHER = [
     "feddyn(alpha=0.1) + sam(rho=0.05)",
     "feddyn(alpha=0.1) + all_clients()",
     "fedcg(domains=2, every=1, layers='all') + sam(rho=0.05) + wima(window=2)",
+    "fedcg(domains=2, labels='oracle', agnostic=False, adjacency='hamming')",
     "fedcg(domains=2) + scaffold()",
-    "fedcg(domains=2) + mime(b=0.5)",
     "fedcg(domains=2) + fedadam(lr=0.05) + prox(mu=0.1)",
     "feddyn(alpha=0.1, by_size=True) + all_clients()",
     "adabest(beta=0.5, mu=0.1, mu_mode='per_sample') + active_clients()",
@@ -211,6 +215,7 @@ NEEDS: dict[type, dict[str, Any]] = {
     },
     Discrepancy: {"task": "twofold(classification())"},
     PersonalizedEvaluation: {"split": 0.6},
+    SeparateModels: {"domains": True},
     Cfsi: {"pictures": True},
     Lab: {"pictures": True},
     TrimmedMean: {"sampler": ClientSampler(clients=3)},
@@ -241,7 +246,9 @@ def experiment(method: Method) -> Experiment:
         data = [
             ((64 * x + 100).clamp(0, 255).to(torch.uint8).repeat(1, 3, 1, 1), y) for x, y in data
         ]
-    on = clients_of(data, test=data[2], classes=3, split=settings.pop("split", None))
+    on: DataSpec = clients_of(data, test=data[2], classes=3, split=settings.pop("split", None))
+    oracle = any(piece.known_domains for piece in method.client)
+    on = Transformed(on, ink=2, by="image") if settings.pop("domains", oracle) else on
     return Experiment(
         method=method,
         on=on,
@@ -378,7 +385,7 @@ def _disclosed(exp: Experiment, ears: Listening) -> None:
     ]
     vectors = [tensor for reply in replies for tensor in _vectors_of(reply)]
     assert sum(one.count for one in table if one.kind == "vector") == len(vectors)
-    small = {key for reply in replies for key in reply.extras if key == "fedcr"}
+    small = {key for reply in replies for key in reply.extras if key in ("fedcr", "domain_models")}
     statistics = sum(one.count for one in table if one.kind == "statistics")
     assert statistics == len(small) + with_buffers
     [numbers] = [one.what for one in table if one.kind == "numbers"]
@@ -417,7 +424,7 @@ def _nothing_private(exp: Experiment, request: Request, reply: Reply, memory: Cl
         if piece.upload_vectors and walking
     }
     statistics = [piece.key for piece in method.client if piece.uploads_statistics]
-    small = dict.fromkeys(statistics, 2) if walking else {}
+    small = {key: 1 if key == "domain_models" else 2 for key in statistics} if walking else {}
     assert {key: len(named) for key, named in reply.extras.items()} == sent | small
     for extras in (reply.extras, request.broadcast.extras):
         for key, named in extras.items():
@@ -426,6 +433,7 @@ def _nothing_private(exp: Experiment, request: Request, reply: Reply, memory: Cl
                 "adabest": (),
                 "dp": (),
                 "fedcg": (_teacher(method),),
+                "domain_models": (2,),
             }
             shape = small_shapes.get(key, (dim,))
             assert all(
@@ -447,7 +455,11 @@ def _nothing_private(exp: Experiment, request: Request, reply: Reply, memory: Cl
 
 def _teacher(method: Method) -> int:
     """Numbers in FedCG's teacher, which is sent beside the model: mlp([5]), an output a domain."""
-    return sum(65 * 5 + 6 * piece.domains for piece in method.client if isinstance(piece, Branches))
+    return sum(
+        65 * 5 + 6 * piece.domains
+        for piece in method.client
+        if isinstance(piece, Branches) and piece.labels == "classifier"
+    )
 
 
 def _exchanges(method: Method) -> int:
@@ -479,6 +491,8 @@ def _declared_cost(setup: RunSetup, run_folder: Costs, ears: Listening) -> None:
     numbers[0] += exchanges * _teacher(exp.method)
     numbers[0] += 2 if any(piece.key == "dp" for piece in exp.method.client) else 0  # a double
     numbers[1] -= len(model.params) - _packed_bytes(exp.method, len(model.params)) / 4
+    shares = sum(p.domains for p in exp.method.client if isinstance(p, SeparateModels))
+    numbers[1] += shares
     declared = tuple(4 * clients * (n + whole) if cost.down else 0 for n in numbers)
     visits = [
         request

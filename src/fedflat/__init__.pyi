@@ -126,6 +126,7 @@ from fedflat.flatness.plane import Plane as Plane
 from fedflat.flatness.points import losses as losses
 from fedflat.flatness.surface import Surface as Surface
 from fedflat.methods.adabest import adabest as adabest
+from fedflat.methods.domain_models import domain_models as domain_models
 from fedflat.methods.dp import dp as dp
 from fedflat.methods.dp import dp_fedsam as dp_fedsam
 from fedflat.methods.fedacg import fedacg as fedacg
@@ -149,6 +150,7 @@ from fedflat.methods.fedsmoo import fedsmoo as fedsmoo
 from fedflat.methods.fedspeed import fedspeed as fedspeed
 from fedflat.methods.fedvc import fedvc as fedvc
 from fedflat.methods.hfl import hfl as hfl
+from fedflat.methods.ifca import ifca as ifca
 from fedflat.methods.ladd import self_training as self_training
 from fedflat.methods.local_adam import local_adam as local_adam
 from fedflat.methods.local_adam import local_adamw as local_adamw

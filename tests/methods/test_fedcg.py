@@ -340,6 +340,12 @@ def test_the_last_layer_of_our_networks_is_found(
     assert module.network.get_submodule(module.names[0]).get_submodule("layer") is not None
 
 
+def test_full_gradients_are_those_of_labelled_images() -> None:
+    named, rows = final(experiment("fedcg(domains=2, weight=0.5) + mime(b=0.5)", rounds=2))
+    assert all(torch.isfinite(value).all() for value in named.values())
+    assert rows[-1]["train_loss"] < rows[0]["train_loss"] + 1
+
+
 def test_stacks_are_refused_plainly() -> None:
     setup = prepare(experiment("fedcg(domains=2)"))
     assert Stacked().refusal(setup.job) == "fedcg(domains=2) works on one client at a time"

@@ -101,7 +101,7 @@ def predictions(
 ) -> Iterator[tuple[Tensor, Batch, Any]]:
     """Iterate over indices, batch and output of each batch, as the run evaluates them."""
     setup = loaded.setup
-    forms = eval_models_of(setup.job, setup.registry)
+    forms = eval_models_of(setup.job, setup.registry, setup.fed)
     parts = whole if forms is None else forms(loaded.state.clients).parts
     for part in parts(data, model):
         yield from part_outputs(setup.job.learner, data, part)

@@ -98,6 +98,13 @@ class Learner:
         mask = self.flat.layout.frozen_mask()
         return None if mask is None else mask.to(self.device)
 
+    @cached_property
+    def plain(self) -> Learner:
+        """The same model without what a piece adds to its module."""
+        other = copy.copy(self)
+        other.__dict__ = {**self.__getstate__(), "module_piece": None}
+        return other
+
     def copy(self) -> FlatModule:
         """Return a new module with the initial parameters."""
         module = self.module()

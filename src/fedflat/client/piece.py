@@ -315,6 +315,15 @@ class Piece(TextSpec):
         """
         return EvalModel(model)
 
+    def states_from_shared(
+        self, shared: Mapping[str, Tensor]
+    ) -> Sequence[Mapping[str, Tensor]] | None:
+        """Return the states for `eval_model` of all clients, if they follow from what is shared.
+
+        None: they are what clients store.
+        """
+        return None
+
     def private_size(self, layout: Layout) -> int:
         """Return how many of the model's parameters are never sent in either direction."""
         return 0

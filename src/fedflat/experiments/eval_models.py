@@ -7,7 +7,7 @@ domain as one that no client has. If the pool keeps the state of clients itself,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from fedflat.core.flat import Layout, Model
 from fedflat.data.domains import Domain
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
+from fedflat.data.owners_of_tests import owners_of_tests
 from fedflat.errors import SettingError
 from fedflat.execution.client_states import ClientStates
 from fedflat.server.client_registry import ClientRegistry
@@ -33,14 +34,22 @@ class EvalModels:
     homes: Mapping[Domain, Sequence[int]]
     """The clients of each domain."""
     clients: ClientStates
+    states: Sequence[Mapping[str, Tensor]] | None = None
+    """The states of all clients, if they follow from what is shared with them."""
+    owners: Mapping[int, Tensor] = field(default_factory=dict)
+    """The client of each test example, by the id of the test set, where ``states`` are known."""
 
     def kept(self, client: int) -> ClientState:
         """What a client keeps of the model, if it has trained."""
+        if self.states is not None:
+            return {self.piece.key: dict(self.states[client])}
         found = self.clients.state(client).get(self.piece.key)
         return {self.piece.key: found} if found else {}
 
     def parts(self, data: ClientData, model: Model) -> list[TestPart]:
         """The parts of a test set, each with its model; empty if it cannot be tested."""
+        if self.states is not None:
+            return self._parts_by_client(data, model, self.states)
         found: list[TestPart] = []
         unseen = set(range(len(data)))
         for domain, places in data.domains.finest().items() if data.domains else ():
@@ -58,6 +67,25 @@ class EvalModels:
             if rest
             else found
         )
+
+    def _parts_by_client(
+        self, data: ClientData, model: Model, states: Sequence[Mapping[str, Tensor]]
+    ) -> list[TestPart]:
+        """The examples of clients with equal states together; empty if clients are not known."""
+        owners = self.owners.get(id(data))
+        if owners is None:
+            return []
+        alike: dict[tuple[float, ...], list[int]] = {}
+        for place, client in enumerate(owners.tolist()):
+            key = tuple(x for tensor in states[client].values() for x in tensor.tolist())
+            alike.setdefault(key, []).append(place)
+        return [
+            TestPart(
+                torch.tensor(places),
+                self.piece.eval_model(self.layout, model, [states[int(owners[places[0]])]]),
+            )
+            for places in alike.values()
+        ]
 
     def _rest(self, data: ClientData, unseen: list[int]) -> list[int]:
         """Those of the remaining examples that can be tested."""
@@ -82,16 +110,21 @@ class Routing:
 
 
 def eval_models_of(
-    job: ClientJob, registry: ClientRegistry
+    job: ClientJob, registry: ClientRegistry, fed: Federation
 ) -> Callable[[ClientStates], EvalModels] | None:
     """How models are tested where a piece keeps a part of them at clients; None if none does."""
     piece = eval_model_piece(job.pieces)
     if piece is None:
         return None
     layout = job.learner.flat.layout
+    states = piece.states_from_shared(job.shared.get(piece.key, {}))
+    owners = None if states is None else owners_of_tests(fed)
 
     def forms(clients: ClientStates) -> EvalModels:
-        return EvalModels(piece, layout, registry.clients_by_domain(), clients)
+        if states is None:
+            return EvalModels(piece, layout, registry.clients_by_domain(), clients)
+        known = {} if owners is None else {id(fed.test): owners}
+        return EvalModels(piece, layout, {}, clients, states, known)
 
     return forms
 

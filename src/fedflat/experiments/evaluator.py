@@ -309,7 +309,7 @@ def open_evaluator(setup: RunSetup, reported: ReportedModels, pool: ClientPool) 
         reported,
         exp.method.evaluations,
         exp.min_replies is not None,
-        eval_models_of(job, setup.registry),
+        eval_models_of(job, setup.registry, setup.fed),
         more_tests,
         measures,
     )

@@ -25,16 +25,19 @@ buffer of the model and travels with it. The teacher is sent to clients and neve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fedflat.client.describers.trained_parameters import TrainedParameters
+from fedflat.client.instructions import Describer, Descriptions
 from fedflat.client.learner import Learner
-from fedflat.client.piece import BuildNetwork, ClientContext, ModelInfo, Piece
+from fedflat.client.piece import BuildNetwork, ClientContext, EvalModel, ModelInfo, Piece
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import FlatModule, GradFn, Layout, Model
 from fedflat.core.messages import Broadcast, Replies
@@ -43,6 +46,7 @@ from fedflat.core.stage import Stage
 from fedflat.data.batch import Batch
 from fedflat.data.domain_inputs import with_numbers
 from fedflat.data.examples import ClientData
+from fedflat.data.k_means import k_means
 from fedflat.errors import SettingError, choice, flag, number
 from fedflat.models.domain_branches import (
     ADJACENCY,
@@ -59,11 +63,12 @@ from fedflat.models.domain_branches import (
     redrawn,
 )
 from fedflat.models.domain_graph import distance_graph, hamming_graph, random_graph
+from fedflat.models.domain_models import DOMAIN
 from fedflat.models.spec import ModelSpec
 from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 KEY = "fedcg"
-CLASSIFIER, ORACLE = "classifier", "oracle"
+CLASSIFIER, ORACLE, KMEANS = "classifier", "oracle", "kmeans"
 DISTANCE, UNIFORM, HAMMING, EYE, RAND = "distance", "uniform", "hamming", "eye", "rand"
 CHUNK = 256
 """Number of examples that the teacher labels at once."""
@@ -93,7 +98,7 @@ class Branches(Piece):
 
     def __post_init__(self) -> None:
         number("fedcg", "domains", self.domains, low=1, high=4096, whole=True)
-        choice("fedcg", "labels", self.labels, [CLASSIFIER, ORACLE])
+        choice("fedcg", "labels", self.labels, [CLASSIFIER, ORACLE, KMEANS])
         choice("fedcg", "projection", self.projection, [AUTO, FULL, BOTTLENECK, OFF])
         choice("fedcg", "adjacency", self.adjacency, [DISTANCE, UNIFORM, HAMMING, EYE])
         choice("fedcg", "start", self.start, [EYE, RAND])
@@ -158,7 +163,14 @@ class Branches(Piece):
         drawn = redrawn(network, build, self.domains)
         student = build(self.domains, self.classifier) if self.labels == CLASSIFIER else None
         return DomainNetwork(
-            network, names, drawn, how, self.first_graph(), student, soft=self.test == "soft"
+            network,
+            names,
+            drawn,
+            how,
+            self.first_graph(),
+            student,
+            soft=self.test == "soft",
+            by_client=self.labels == KMEANS,
         )
 
     def first_graph(self) -> Tensor:
@@ -222,7 +234,7 @@ class Branches(Piece):
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """Return the gradient, with that of the student's loss."""
-        if self.labels == ORACLE:
+        if self.labels != CLASSIFIER:
             return grad(w)
         images, domains = v.scratch["batch"].inputs
         gradient = grad(w)
@@ -231,6 +243,47 @@ class Branches(Piece):
         gradient = gradient.clone()
         gradient[part] += student[part]
         return gradient
+
+
+@dataclass(frozen=True, repr=False)
+class ClientBranches(Branches):
+    """Branches for domains of clients, found by k-means on models that each trained alone.
+
+    epochs
+        Number of epochs that each client trains alone, before the first round.
+    """
+
+    epochs: int = 10
+
+    @property
+    def describers(self) -> tuple[Describer, ...]:
+        """The parameters of each client's own model."""
+        return (TrainedParameters(self.epochs, self.domains),)
+
+    def shared_with_clients(self, descriptions: Descriptions) -> Mapping[str, Tensor]:
+        """Return the domain of each client."""
+        vectors = torch.stack([one.cpu() for one in descriptions[self.describers[0]]])
+        return {"domains": torch.from_numpy(k_means(vectors.double().numpy(), self.domains, 0))}
+
+    def data(self, v: ClientContext, data: ClientData) -> ClientData:
+        """Return the data with the client's domain as a second input."""
+        domain = v.shared["domains"][v.client]
+        return with_numbers(data, domain.expand(len(data)))
+
+    def states_from_shared(self, shared: Mapping[str, Tensor]) -> Sequence[Mapping[str, Tensor]]:
+        """Return the domain of each client, as `eval_model` takes it."""
+        return [{"domain": domain.view(1)} for domain in shared["domains"]]
+
+    def eval_model(
+        self, layout: Layout, model: Model, states: Sequence[Mapping[str, Tensor]]
+    ) -> EvalModel:
+        """Return the model with the branches of these clients' domain."""
+        if not states:
+            return EvalModel(model)
+        at = layout.buffer_names.index(DOMAIN)
+        buffers = model.buffers.clone()
+        buffers[sum(layout.buffer_sizes[:at])] = float(states[0]["domain"])
+        return EvalModel(replace(model, buffers=buffers))
 
 
 def _student_loss(images: Tensor, domains: Tensor) -> Callable[[nn.Module], Tensor]:
@@ -353,19 +406,24 @@ def fedcg(
     rank: int = Branches.rank,
     residual: bool = Branches.residual,
     classifier: ModelSpec | None = Branches.classifier,
+    epochs: int = ClientBranches.epochs,
 ) -> Method:
     """Domain branches mixed by a graph (Caldarola et al., CVPR Workshops 2021).
 
-    ``labels`` says who knows the domain of an image: a teacher and a student ("classifier"), or the
-    data ("oracle"). ``agnostic=False`` is the thesis' GCN. docs/fedcg.md explains all arguments.
+    ``labels`` says who knows the domain of an image: a teacher and a student ("classifier"), the
+    data ("oracle"), or k-means on models that each client trained alone ("kmeans").
+    ``agnostic=False`` is the thesis' GCN. docs/fedcg.md explains all arguments.
 
     adjacency
         How domains are connected: "distance" of their parameters, "uniform", "hamming" or
         "eye".
     learn_weight
-        Train the weight of the graph too.
+        Train the weight of the branches, lambda.
+    epochs
+        With labels="kmeans", epochs that each client trains alone.
     """
-    client = Branches(
+    kind = partial(ClientBranches, epochs=epochs) if labels == KMEANS else Branches
+    client = kind(
         domains, labels, layers, agnostic, projection, relu, adjacency, start, test, weight,
         learn_weight, beta, rank, residual, classifier,
     )  # fmt: skip

@@ -5,8 +5,9 @@
 
 ``V`` has one row per domain: the weight of the layer row by row, then its bias. ``A`` is the graph
 of domains (`fedflat.models.domain_graph`), a buffer. ``W`` is a matrix, a product of two thin ones,
-or absent. The weights ``w`` are one-hot where the domain of an image is given as a second input.
-Otherwise they are the classifier's probabilities, its largest one, or equal.
+or absent. The weights ``w`` are one-hot where the domain of an image is given as a second input, or
+that of all images in a buffer. Otherwise they are the classifier's probabilities, its largest one,
+or equal.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from fedflat.errors import SettingError, shown
+from fedflat.models.domain_models import DOMAIN
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 """Layers that can have branches."""
@@ -161,10 +163,13 @@ class DomainNetwork(nn.Module):
         student: nn.Module | None,
         *,
         soft: bool = True,
+        by_client: bool = False,
     ) -> None:
         super().__init__()
         self.domains, self.soft, self.names = how.domains, soft, tuple(names)
         self.register_buffer(ADJACENCY, graph.clone())
+        if by_client:
+            self.register_buffer(DOMAIN, torch.full((1,), -1.0))
         if student is not None:
             self.student = student
         for name in names:
@@ -196,6 +201,9 @@ class DomainNetwork(nn.Module):
     def weights(self, x: Tensor) -> Tensor:
         """The weight of each domain, or the domain, of examples of unknown domain."""
         if not hasattr(self, STUDENT):
+            domain = int(self.get_buffer(DOMAIN)) if hasattr(self, DOMAIN) else -1
+            if domain >= 0:
+                return torch.full((len(x),), domain, device=x.device)
             return x.new_full((len(x), self.domains), 1 / self.domains)
         scores: Tensor = self.student(x)
         return scores.softmax(1) if self.soft else scores.argmax(1)

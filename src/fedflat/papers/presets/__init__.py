@@ -37,6 +37,7 @@ PAPERS = (
     "ladd",
     "attacks",
     "fedseq",
+    "fedcg",
     "fedvpr",
 )
 
