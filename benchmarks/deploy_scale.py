@@ -35,6 +35,7 @@ from fedflat.deploy.federation_folder import (
 )
 from fedflat.deploy.network_pool import NetworkPool
 from fedflat.deploy.session import Session
+from fedflat.execution.wire_envelope import message_id
 from fedflat.execution.wire_format import Broadcast as SentBroadcast
 from fedflat.execution.wire_format import ClientReply, RequestMessage, decode, encode
 from fedflat.version import __version__
@@ -66,6 +67,8 @@ class LightNode:
         self.link = CellLink(self.name, self.file.url, credentials, folder, MOST)
         self.server, self.job, self.said = "", "", 0.0
         self.model: torch.Tensor | None = None
+        self.broadcast = ""
+        self.early: RequestMessage | None = None
 
     def send(self, kind: str, body: bytes = b"", **fields: Any) -> None:
         self.link.send(self.signer.seal(SERVER, kind, self.server, body, **fields))
@@ -86,22 +89,30 @@ class LightNode:
             self.server = letter.session
             self.send("profile", **PROFILE, name=self.name)
         elif letter.kind == "job":
-            self.job = letter.body[18:34].hex()
+            self.job = message_id(letter.body)
             self.send("ready", job=self.job)
         elif letter.kind == "broadcast":
             found = decode(letter.body)
             assert isinstance(found, SentBroadcast)
-            self.model = found.params
+            self.model, self.broadcast = found.params, message_id(letter.body)
+            if self.early is not None:
+                self.answer(self.early)
         elif letter.kind == "request":
             asked = decode(letter.body)
             assert isinstance(asked, RequestMessage)
-            assert self.model is not None
+            self.answer(asked)
+        return True
+
+    def answer(self, asked: RequestMessage) -> None:
+        """Answer a request, if its broadcast is here: the transport keeps no order."""
+        self.early = asked
+        if self.model is not None and asked.broadcast == self.broadcast:
+            self.early = None
             empty = torch.empty(0)
             reply = Reply(
                 asked.client, self.model, empty, 10, 10, {}, {"loss": 1.0}, request=asked.id
             )
             self.send("reply", encode(ClientReply(reply)), request=asked.id)
-        return True
 
 
 def light_nodes(files: list[Path], folder: Path, stop: Any) -> None:

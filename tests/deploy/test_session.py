@@ -19,7 +19,7 @@ from deploy.in_memory import Federation
 from fedflat.client.state_store import StateStore
 from fedflat.data.sets.remote_clients import RemoteClients
 from fedflat.deploy import node, session
-from fedflat.deploy.envelope import Signer
+from fedflat.deploy.envelope import Letter, Signer
 from fedflat.deploy.executor import Deployed
 from fedflat.errors import FedflatError, RunError, SettingError
 from fedflat.experiments.api import run
@@ -205,6 +205,35 @@ def test_old_and_unsigned_replies_are_dropped(tmp_path: Path) -> None:
     assert log.count("of an earlier session") == 2
     assert server.unheard == {"it is not signed by 'b'": 2}
     assert log.count('"dropped"') >= 2
+    here = run(METHOD, on=ON, rounds=2, clients_per_round=2, local_epochs=1, threads=1, quiet=True)
+    assert there.model is not None
+    assert here.model is not None
+    assert there.model.params.equal(here.model.params)
+
+
+def test_requests_may_overtake_their_broadcasts(tmp_path: Path) -> None:
+    """The transport keeps no order: each broadcast comes after the request that names it."""
+
+    class Overtaken(node.Node):
+        held: Letter | None = None
+
+        def _handle(self, content: bytes) -> None:
+            letter = self.reader.open(content)
+            if letter.kind == "broadcast" and not self.busy:
+                self.held, self._held = letter, content
+                return
+            super()._handle(content)
+            if letter.kind == "request" and self.held is not None:
+                self.held = None
+                super()._handle(self._held)
+
+    fed = Federation(tmp_path, ["a", "b"])
+    fed.join("a", ON, 0, Overtaken)
+    fed.join("b", ON, 1)
+    server = begin(fed)
+    there = train(fed)
+    server.end()
+    server.close()
     here = run(METHOD, on=ON, rounds=2, clients_per_round=2, local_epochs=1, threads=1, quiet=True)
     assert there.model is not None
     assert here.model is not None

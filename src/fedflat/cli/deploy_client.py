@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedflat.data.federation import DataSpec
+from fedflat.data.sets.csv_file import CsvFile
 from fedflat.data.sets.image_folder import ImageFolder
 from fedflat.deploy.extra import require_extra
 from fedflat.deploy.federation_folder import read_participant
@@ -36,9 +37,11 @@ def join(args: Namespace) -> int:
 
 
 def _own_data(text: str) -> DataSpec:
-    """A client's data: a folder of images, or the text of a data set."""
+    """A client's data: a folder of images, a CSV file, or the text of a data set."""
     if Path(text).is_dir():
         return ImageFolder(text, clients=1)
+    if Path(text).is_file() and text.endswith(".csv"):
+        return CsvFile(text, clients=1)
     return data_set(text)
 
 

@@ -11,7 +11,7 @@ from fedflat.client.training import Request
 from fedflat.core.failures import AWAY, CRASHED, LATE, REFUSED, ClientFailure
 from fedflat.core.messages import Broadcast
 from fedflat.deploy.envelope import Letter
-from fedflat.deploy.session import STEP, Session
+from fedflat.deploy.session import SLOWEST, STEP, Session
 from fedflat.execution.client_pool import ClientPool, Left, PoolOutcome, Then, threads
 from fedflat.execution.scheduler import run_chains
 from fedflat.execution.state_ids import StateIds
@@ -162,7 +162,8 @@ class NetworkPool(ClientPool):
         online = one.name in self.session.online()
         if online and one.process == client.process:
             one.gone = None
-            if not client.busy and time.monotonic() - one.sent > one.patience:
+            patience = one.patience + 2 * self.session.transfer
+            if not client.busy and time.monotonic() - one.sent > patience:
                 one.patience *= 2
                 client.broadcast = ""
                 self.session.log(client=one.name, again=one.request.id)
@@ -243,6 +244,7 @@ class NetworkPool(ClientPool):
     def _encoded(self, broadcast: Broadcast) -> bytes:
         if self._last is None or self._last[0] is not broadcast:
             self._last = broadcast, encode(broadcast)
+            self.session.transfer = len(self._last[1]) / SLOWEST
         return self._last[1]
 
     def close(self) -> None:

@@ -43,6 +43,8 @@ BEAT = 3.0
 """Seconds between two hellos."""
 STEP = 0.5
 """Seconds between two looks at the connection."""
+OVERTAKES = 20.0
+"""Seconds by which a request may come before its broadcast: the transport keeps no order."""
 
 
 class Over(Exception):
@@ -105,6 +107,8 @@ class Node:
         self.reader = Reader(self.name, {SERVER: server}, settings.most)
         self.server, self.run_id, self.job_id, self.busy = "", "", "", ""
         self.broadcasts: dict[str, bytes] = {}
+        self.early: dict[str, tuple[bytes, float]] = {}
+        """Requests without their broadcast, by its id, and when they came."""
         self.runtime: NetworkRuntime | None = None
         self._open_link = link
         self._data: tuple[int, Federation, ClientData] | None = None
@@ -132,6 +136,7 @@ class Node:
         told = False
         while True:
             content = self.link.receive(STEP)
+            self._ask_for_broadcasts()
             if content is not None:
                 away = time.monotonic()
                 told = False
@@ -188,8 +193,10 @@ class Node:
         elif letter.kind == "job":
             self._job(letter.body)
         elif letter.kind == "broadcast":
-            self.broadcasts = dict([*self.broadcasts.items()][-1:])
-            self.broadcasts[message_id(letter.body)] = letter.body
+            id = message_id(letter.body)
+            self.broadcasts = dict([*self.broadcasts.items()][-1:]) | {id: letter.body}
+            if id in self.early:
+                self._request(self.early.pop(id)[0])
         elif letter.kind == "request":
             self._request(letter.body)
         elif letter.kind == "end":
@@ -197,7 +204,7 @@ class Node:
 
     def _offer(self, letter: Letter) -> None:
         self.server, self.run_id = letter.session, str(letter.fields["run"])
-        self.job_id, self.broadcasts = "", {}
+        self.job_id, self.broadcasts, self.early = "", {}, {}
         self.say(f"{self.name}: asked to take part in the run {self.run_id}")
         try:
             fed, data = self._opened(int(letter.fields["seed"]))
@@ -270,7 +277,7 @@ class Node:
             return
         broadcast = self.broadcasts.get(message.broadcast)
         if broadcast is None:
-            self._send("missing", request=message.id, what="broadcast")
+            self.early[message.broadcast] = content, time.monotonic()
             return
         self.busy, began = message.id, time.monotonic()
         try:
@@ -282,6 +289,15 @@ class Node:
         self.say(f"{self.name}: answered {message.id} in {spent:.1f} s, {len(answer):,} bytes")
         if afresh:
             self.say(f"{self.name}: the state {message.state_id} was lost, and a new one is begun")
+
+    def _ask_for_broadcasts(self) -> None:
+        """Ask for broadcasts that did not follow their requests."""
+        for id, (content, came) in list(self.early.items()):
+            if time.monotonic() - came > OVERTAKES:
+                del self.early[id]
+                message = decode(content, device=self.settings.device)
+                assert isinstance(message, RequestMessage)
+                self._send("missing", request=message.id, what="broadcast")
 
     def _deliver(self, answer: bytes, request: str, afresh: bool) -> None:
         """Send a reply; while the server is away, wait for it."""

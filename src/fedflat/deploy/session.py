@@ -29,8 +29,10 @@ from fedflat.execution.wire_envelope import message_id
 from fedflat.files import Damaged, write_file
 from fedflat.version import __version__
 
-ALIVE = 15.0
+ALIVE = 45.0
 """Seconds after its last hello in which a client counts as online."""
+SLOWEST = 10**6
+"""Bytes per second of the slowest connection that is expected: hellos wait behind replies."""
 AGAIN = 10.0
 """Seconds after which what a client has not answered is sent again."""
 STEP = 0.2
@@ -113,6 +115,8 @@ class Session:
         self.online_in: dict[int, list[int]] = {}
         """By round: the clients that were online when its cohort was drawn."""
         self.least, self.wait = 1, 300.0
+        self.transfer = 0.0
+        """Seconds that a model takes to a client on the slowest connection."""
         self.unheard: dict[str, int] = {}
         """How often messages were not read, by reason."""
         self._log = folder.path / RUNS / f"{run}.jsonl"
@@ -150,7 +154,7 @@ class Session:
             name
             for name, client in self.clients.items()
             if name in connected
-            and now - client.seen < ALIVE
+            and now - client.seen < ALIVE + self.transfer
             and client.profile is not None
             and not client.refusal
             and client.job == self.job_id

@@ -127,7 +127,7 @@ def _join(parser: argparse.ArgumentParser) -> None:
         "--data",
         required=True,
         metavar="DATA",
-        help="folder of images by class, or a data set such as \"image_folder('mine', clients=1)\"",
+        help="folder of images by class, CSV file, or a data set such as \"image_folder('mine', clients=1)\"",
     )
     parser.add_argument(
         "--part", type=whole, metavar="K", help="use client K of the data only, for trials"
