@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,13 @@ from fedflat.data.sets.remote_clients import RemoteClients
 from fedflat.deploy import node, session
 from fedflat.deploy.envelope import Letter, Signer
 from fedflat.deploy.executor import Deployed
+from fedflat.deploy.node import NodeSettings
 from fedflat.errors import FedflatError, RunError, SettingError
-from fedflat.experiments.api import run
+from fedflat.execution.wire_format import encode
+from fedflat.experiments.api import experiment, run
 from fedflat.experiments.experiment import data_set
+from fedflat.experiments.job_spec import spec_of_job
+from fedflat.experiments.prepare import prepare
 from fedflat.experiments.results.results import Result
 
 ON = "digits(lda(0.5), clients=2)"
@@ -264,3 +269,53 @@ def test_what_cannot_be_deployed_is_refused() -> None:
         run(
             "fedavg", on=ON, rounds=1, clients_per_round=2, executor=Deployed("nowhere"), quiet=True
         )
+
+
+class Recorder:
+    """A client's end that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def send(self, content: bytes) -> bool:
+        self.sent.append(content)
+        return True
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            {
+                "plugins": [
+                    {
+                        "name": "my_methods.py",
+                        "version": None,
+                        "digest": "00" * 32,
+                        "place": "",
+                        "names": ["my_sam"],
+                    }
+                ]
+            },
+            "the run needs my_sam of 'my_methods.py'",
+        ),
+        ({"model": "no_such_model()"}, "no_such_model"),
+        ({"task": "no_such_task()"}, "no_such_task"),
+        ({"method": "no_such_method"}, "no_such_method"),
+    ],
+)
+def test_a_job_that_a_client_lacks_code_for_is_refused_on_both_sides(
+    tmp_path: Path, change: dict[str, Any], why: str
+) -> None:
+    fed = Federation(tmp_path, ["a"])
+    settings = NodeSettings(data_set(ON), 0, tmp_path / "a")
+    client = node.Node(fed.participant("a"), settings, lambda *given: Recorder(), fed.lines.append)
+    client.link = link = Recorder()
+    exp = experiment("fedavg", ON, rounds=1, clients_per_round=2)
+    spec = spec_of_job(prepare(exp).job)
+    text = {**spec.settings, "experiment": {**spec.settings["experiment"], **change}}
+    with pytest.raises(FedflatError, match=why):
+        client._job(encode(replace(spec, settings=text)))
+    server = fed.session()
+    assert why in str(server.reader.open(link.sent[-1]).fields["why"])
+    server.close()

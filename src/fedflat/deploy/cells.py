@@ -243,6 +243,7 @@ def _configure(folder: Path, most: int, connections: int) -> None:
         ["grpc.max_receive_message_length", largest],
         ["grpc.so_reuseport", 0],
         ["grpc.keepalive_time_ms", 20_000],
+        ["grpc.keepalive_timeout_ms", 60_000],
         ["grpc.keepalive_permit_without_calls", 1],
         ["grpc.http2.max_pings_without_data", 0],
         ["grpc.http2.min_ping_interval_without_data_ms", 10_000],
