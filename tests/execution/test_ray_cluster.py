@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -31,9 +32,10 @@ needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not inst
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """Ray writes the token of a cluster into the home folder: not into that of the user."""
+    """A home folder with a token for the clusters of a test: Ray looks for it there."""
     made = tmp_path / "home"
-    made.mkdir()
+    (made / ".ray").mkdir(parents=True)
+    (made / ".ray" / "auth_token").write_text(secrets.token_hex(32))
     return made
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedflat.cli.deploy_client import agree_on_tls, printer
 from fedflat.cli.training import train_new, train_on
+from fedflat.composition.disclosure import disclosure_text
 from fedflat.data.sets.remote_clients import RemoteClients
 from fedflat.deploy.executor import Deployed, start_session
 from fedflat.deploy.extra import require_extra
@@ -27,6 +28,7 @@ from fedflat.errors import RunError, SettingError, number, printable_lines
 from fedflat.experiments.execution_config import executor_of
 from fedflat.experiments.experiment import data_set
 from fedflat.experiments.run_folder.record import read_record
+from fedflat.registry.specs import parse
 
 MEGABYTE = 10**6
 LONGEST = 3650
@@ -85,6 +87,7 @@ def serve(args: Namespace) -> int:
             "Training examples of it are not used."
         )
     test = data_set(args.test)
+    printer(args)(disclosure_text(parse(args.method, "method")))
     executor = Deployed(
         str(folder.path.resolve()),
         run=secrets.token_hex(6),
