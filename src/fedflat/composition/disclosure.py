@@ -142,6 +142,6 @@ def _numbers(method: Method) -> Iterator[Disclosed]:
 def _at_the_end(method: Method) -> Iterator[Disclosed]:
     for evaluation in method.evaluations:
         instruction = evaluation.final_instruction()
-        if instruction is not None and instruction.upload_vectors:
+        if instruction and instruction.upload_vectors:
             what = f"for {evaluation}: reply to {instruction}"
             yield Disclosed(END, VECTOR, what, instruction.upload_vectors)
