@@ -50,8 +50,6 @@ def overview(papers: Sequence[str] = PAPERS) -> str:
         lines += counts(name, tables=len(papers) == 1)
         lines += ["", *(fill(text, WIDTH) + "\n" for text in about if len(papers) == 1)]
     if len(papers) > 1:
-        for name in COUNTS:
-            lines += [] if name in PAPERS else counts(name, tables=False)
         lines += [total(), ""]
     foot = "`fedflat list presets WORD` lists runs with this word in their names, and the papers' numbers."
     return "\n".join([*lines, foot])
@@ -62,8 +60,6 @@ def counts(name: str, *, tables: bool) -> list[str]:
     own = [preset for preset in every() if _paper(preset) == name]
     found = COUNTS.get(name, ())
     lines = []
-    if name not in PAPERS and found:
-        lines.append(f"{name}: no presets yet")
     if found:
         lines.append("  " + _count_line("its tables", found, own))
         reasons = [f"{one.table}: {one.why}" for one in found if one.left_out(own)]
