@@ -1,5 +1,5 @@
-"""Copies what is small of a folder of runs into this one: settings, metrics, groups, tables; no
-models, no data.
+"""Copies what is small of a folder of runs into this one: settings, metrics, what was recorded,
+groups, tables; no models, no data.
 
     python results/collect.py runs/a-fedgloss-table3 fedgloss-table3
 
@@ -45,14 +45,16 @@ def collect(runs: Path, into: Path) -> None:
 
 def copy(into: Path, run: Path) -> None:
     """Write a run without its models, signed anew."""
-    record, rows = read_record(run), read_rows(run)
+    record = read_record(run)
+    rows = {name: read_rows(run, name, record) for name in LOGS}
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     saved = placeless(record.as_json())
     new = RunRecord.from_json({**saved, "identity": identity(saved)})
     logs = {name: new.open_log(into, name) for name in LOGS}
-    for row in rows:
-        logs["metrics"].append(row)
+    for name, log in logs.items():
+        for row in rows[name]:
+            log.append(row)
     if (groups := read_groups(run, record.identity)) is not None:
         write_groups(into, new.identity, groups)
     if new.end is not None:
