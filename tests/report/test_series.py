@@ -84,6 +84,26 @@ def test_recorded_clients_become_their_mean() -> None:
     ) == [{"round": 3, "drift": 1.5, "client_lambda": 3.0}]
 
 
+def test_a_line_and_a_heat_map_of_one_metric() -> None:
+    rows = [
+        {"round": 1, "mine": {"2": 1.0}, "norms": 5.0},
+        {"round": 2, "mine": {"10": 4.0, "2": 2.0}},
+    ]
+    drawings = {"mine": "line and heat map"}
+    assert recorded_numbers(rows, drawings) == [
+        {"round": 1, "mine": 1.0, "norms": 5.0},
+        {"round": 2, "mine": 3.0},
+    ]
+    assert heat_maps(rows, drawings) == {
+        "mine": {
+            "round": [1, 2],
+            "rows": ["2", "10"],
+            "values": [[1, 2], [None, 4]],
+            "evaluations": 2,
+        }
+    }
+
+
 def test_entries_of_a_list_are_rows() -> None:
     rows = [{"round": 1, "mine": [0.1, 0.2]}, {"round": 2}, {"round": 5, "mine": [0.3, 0.4, 0.5]}]
     assert heat_maps(rows, {}) == {

@@ -84,7 +84,7 @@ def recorded_numbers(rows: Sequence[Row], drawings: Mapping[str, str]) -> list[R
     for row in rows:
         plain: Row = {}
         for key, value in row.items():
-            if _is_heat_map(key, value, drawings):
+            if not _is_drawn_as("line", key, value, drawings):
                 continue
             if isinstance(value, dict | list):
                 if numbers := _numbers(list(value.values() if isinstance(value, dict) else value)):
@@ -103,15 +103,15 @@ def heat_maps(rows: Sequence[Row], drawings: Mapping[str, str]) -> dict[str, dic
     found: dict[str, list[Row]] = {}
     for row in rows:
         for key, value in row.items():
-            if value and _is_heat_map(key, value, drawings):
+            if value and _is_drawn_as("heat map", key, value, drawings):
                 found.setdefault(key, []).append(row)
     return {key: _heat_map(key, seen) for key, seen in found.items()}
 
 
-def _is_heat_map(key: str, value: object, drawings: Mapping[str, str]) -> bool:
+def _is_drawn_as(drawing: str, key: str, value: object, drawings: Mapping[str, str]) -> bool:
     if not isinstance(value, dict | list):
-        return False
-    return (drawings.get(key) or _DRAWN_AS[type(value)]) == "heat map"
+        return drawing == "line"
+    return drawing in (drawings.get(key) or _DRAWN_AS[type(value)]).split(" and ")
 
 
 _DRAWN_AS = {dict: "line", list: "heat map"}

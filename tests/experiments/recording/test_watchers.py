@@ -77,6 +77,44 @@ def test_features_of_the_clients_of_the_round() -> None:
         assert found == pytest.approx(expected, rel=1e-9)
 
 
+def test_features_of_all_clients() -> None:
+    exp = experiment()
+    run_folder = record(exp, "features(everyone=True)")
+    found = seen(run_folder, "features(everyone=True)")
+    assert list(found) == [2, 4]
+    module = module_at(exp, run_folder.models[4])
+    expected = {
+        str(client): fmean(float(module(x[None]).detach().norm()) for x in examples(client)[0])
+        for client in range(data().open(0).population)
+    }
+    assert len(expected) > len(cohort(exp, 3))
+    assert found[4] == pytest.approx(expected, rel=1e-9)
+
+
+def test_scores_of_all_clients() -> None:
+    exp = experiment()
+    run_folder = record(exp, "client_scores")
+    assert list(seen(run_folder, "client_scores")) == [2, 4]
+    for round, found in seen(run_folder, "client_scores").items():
+        module = module_at(exp, run_folder.models[round])
+        expected = {}
+        for client in range(data().open(0).population):
+            x, y = examples(client)
+            guesses = [int(module(one[None]).argmax()) for one in x]
+            expected[str(client)] = fmean(
+                guess == label for guess, label in zip(guesses, y.tolist(), strict=True)
+            )
+        assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_metrics_of_all_clients_are_refused_for_a_million(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedflat.experiments.recording.recorder.MOST_CLIENTS", 2)
+    for metric in ("client_scores", "features(everyone=True)"):
+        with pytest.raises(SettingError, match="evaluates all clients, at most 2, and there are"):
+            Recorder.of(prepare(experiment()), metric)
+    Recorder.of(prepare(experiment()), "features")
+
+
 def test_classes() -> None:
     exp = experiment()
     run_folder = record(exp, "classes")
@@ -164,6 +202,13 @@ def test_no_classes_to_record() -> None:
         SettingError, match=r"'classes' needs a score for each of .* has the shape \(1,\)"
     ):
         Recorder.of(prepare(exp), "classes")
+
+
+def test_no_share_to_record_of_clients() -> None:
+    setup = prepare(experiment())
+    other = replace(setup, exp=replace(setup.exp, task=parse("regression", "task")))
+    with pytest.raises(SettingError, match="client_scores needs a score between 0 and 1"):
+        Recorder.of(other, "client_scores")
 
 
 def test_all_there_is_to_see() -> None:

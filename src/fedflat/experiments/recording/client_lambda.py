@@ -14,7 +14,12 @@ from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch
 from fedflat.errors import RunError, number
 from fedflat.experiments.callbacks import Seen
-from fedflat.experiments.recording.recorder import Metric, RoundView, refuse_elsewhere
+from fedflat.experiments.recording.recorder import (
+    LINE_AND_HEAT_MAP,
+    Metric,
+    RoundView,
+    refuse_elsewhere,
+)
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
@@ -33,6 +38,7 @@ class ClientLambda(Metric):
     k: int = 1
 
     needs_models = True
+    entries, drawing = "client", LINE_AND_HEAT_MAP
 
     def __post_init__(self) -> None:
         number("client_lambda", "k", self.k, low=1, high=100, whole=True)
@@ -42,8 +48,8 @@ class ClientLambda(Metric):
         """Which eigenvalue it is."""
         first = "The largest" if self.k == 1 else f"The {self.k}-th largest"
         note = (
-            f"{first} Hessian eigenvalue of each client's model on its own data, mean over the "
-            "clients of the round."
+            f"{first} Hessian eigenvalue of each client's model on its own data. The line is the "
+            "mean over the clients of the round."
         )
         return {**super().labels, "title": f"λ{_subscript(self.k)} at the clients", "note": note}
 

@@ -1,7 +1,8 @@
 """The norm of the global model's outputs on each client's data: the mean of ``||f(x)||``, f the
 logits.
 
-Measured on the clients of the round, whenever the model is evaluated.
+Measured whenever the model is evaluated, on the clients of the round or on all clients (Caldarola
+et al., Improving Generalization in Federated Learning by Seeking Flat Minima, ECCV 2022, Figure 7).
 """
 
 from __future__ import annotations
@@ -13,8 +14,15 @@ import torch
 from fedflat.client.evaluate import outputs
 from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData
+from fedflat.errors import flag
 from fedflat.experiments.callbacks import Seen
-from fedflat.experiments.recording.recorder import Metric, RoundView, refuse_elsewhere
+from fedflat.experiments.recording.recorder import (
+    LINE_AND_HEAT_MAP,
+    Metric,
+    RoundView,
+    refuse_elsewhere,
+    refuse_many_clients,
+)
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
@@ -25,22 +33,36 @@ from fedflat.server.piece import StepResult
 class Features(Metric):
     """Mean norm of the global model's outputs on each client's data.
 
-    Measured for the clients of the round, in rounds that are evaluated.
+    Measured in rounds that are evaluated, for the clients of the round or, with ``everyone``, for
+    all clients.
     """
 
+    everyone: bool = False
+
     title = "Norm of the outputs"
-    note = (
-        "The mean norm of the model's outputs on a client's examples, mean over the clients of "
-        "the round."
-    )
+    entries, drawing = "client", LINE_AND_HEAT_MAP
+
+    def __post_init__(self) -> None:
+        flag("features", "everyone", self.everyone)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Which clients it is measured on."""
+        clients = "all clients" if self.everyone else "the clients of the round"
+        note = (
+            "The mean norm of the model's outputs on a client's examples. The line is the mean "
+            f"over {clients}."
+        )
+        return {**super().labels, "note": note}
 
     def check(self, setup: RunSetup) -> None:
         """The clients' data must be on this machine."""
-        refuse_elsewhere(self, setup)
+        (refuse_many_clients if self.everyone else refuse_elsewhere)(self, setup)
 
     def cost(self, setup: RunSetup) -> str:
         """A forward pass."""
-        return "one forward pass over the data of the round's clients every evaluation"
+        clients = "all clients" if self.everyone else "the round's clients"
+        return f"one forward pass over the data of {clients} every evaluation"
 
     def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
         """The means, if the round is evaluated."""
@@ -48,7 +70,8 @@ class Features(Metric):
             return {}
         learner, fed = s.setup.job.learner, s.setup.fed
         learner.load(new.model)
-        return {self.key: {str(k): mean_norm(learner, fed.data(k)) for k in sorted(set(s.cohort))}}
+        clients = range(fed.population) if self.everyone else sorted(set(s.cohort))
+        return {self.key: {str(k): mean_norm(learner, fed.data(k)) for k in clients}}
 
 
 def mean_norm(learner: Learner, data: ClientData) -> float:

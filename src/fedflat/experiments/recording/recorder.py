@@ -22,6 +22,10 @@ from fedflat.server.averaging import AverageState
 from fedflat.server.piece import StepResult
 
 OnError = Callable[["Metric", Exception], None]
+LINE_AND_HEAT_MAP = "line and heat map"
+"""The drawing of metrics whose mean and whose single clients are both of interest."""
+MOST_CLIENTS = 10_000
+"""Largest federation all of whose clients are evaluated for a metric."""
 
 
 @dataclass
@@ -98,8 +102,8 @@ class Metric(TextSpec, ABC):
     - a dict from client to number is drawn as a curve of the mean over clients;
     - a list of numbers is drawn as a heat map, with one row per entry.
 
-    With ``drawing = "heat map"`` a dict is drawn as a heat map too, with one row per client, and
-    with ``drawing = "line"`` a list as a curve of its mean.
+    ``drawing`` chooses otherwise: "line" is the curve of the mean, "heat map" has one row per client
+    or entry, and "line and heat map" is both.
     """
 
     title: ClassVar[str] = ""
@@ -109,7 +113,7 @@ class Metric(TextSpec, ABC):
     entries: ClassVar[str] = ""
     """What the entries of a list stand for, such as "class"."""
     drawing: ClassVar[str] = ""
-    """"line", "heat map", or empty: by the type of the values."""
+    """"line", "heat map", "line and heat map", or empty: by the type of the values."""
     unit: ClassVar[str] = ""
     """"%" for shares between 0 and 1, which are shown as percentages."""
     needs_models: ClassVar[bool] = False
@@ -160,4 +164,14 @@ def refuse_elsewhere(metric: Metric, setup: RunSetup) -> None:
         raise SettingError(
             f"record: {metric.key} needs the clients' data, which are not on this machine. Remove "
             "it from --record."
+        )
+
+
+def refuse_many_clients(metric: Metric, setup: RunSetup) -> None:
+    """Refuse a metric that needs the data of all clients where there are too many of them."""
+    refuse_elsewhere(metric, setup)
+    if setup.fed.population > MOST_CLIENTS:
+        raise SettingError(
+            f"record: {metric.key} evaluates all clients, at most {MOST_CLIENTS:,}, and there are "
+            f"{setup.fed.population:,}. Remove it from --record."
         )
