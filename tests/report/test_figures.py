@@ -14,7 +14,19 @@ from fedflat.report import collect, write_report
 from fedflat.report.figures import draw_figures
 from report.made import write_analyses, write_recorded, write_run, write_timed
 
-NAMES = {"accuracy", "loss", "density", "surface", "plane", "partition-seed0"}
+NAMES = {
+    "accuracy",
+    "loss",
+    "eigenvalues",
+    "density",
+    "surface",
+    "plane",
+    "plane-error",
+    "barrier",
+    "corruptions",
+    "classes",
+    "partition-seed0",
+}
 BEGINNINGS = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
 
 

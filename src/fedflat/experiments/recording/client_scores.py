@@ -27,8 +27,8 @@ class ClientScores(Metric):
 
     title = "Score of the global model at every client"
     note = (
-        "The headline score on each client's training data. A row with a few dark cells is a "
-        "client that is learnt in one round and forgotten in the next."
+        "The headline score on each client's training data. Short stripes are clients that are "
+        "learnt in one round and forgotten in the next."
     )
     entries, unit, drawing = "client", "%", "heat map"
 

@@ -1,0 +1,161 @@
+"""Figures of eigenvalues, of corrupted images, of lines between models, and of recorded metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from fedflat.report.collect import Document
+from fedflat.report.figure_style import (
+    COLUMN,
+    LEGEND,
+    PAGE,
+    Drawn,
+    canvas,
+    comparable,
+    in_lines,
+    known,
+    legend,
+    look,
+    numbers,
+    plain,
+)
+
+GAMMA = "\N{GREEK SMALL LETTER GAMMA}"
+
+
+def eigenvalue_stems(document: Document) -> Iterator[Drawn]:
+    """The largest eigenvalues of the Hessian, one stem each."""
+    found = [one for one in document["curvature"] if known(one.get("eigenvalues", []))]
+    for name, items in comparable(found):
+        figure, axis = canvas(COLUMN, 2.8)
+        step = 0.7 / len(items)
+        for place, one in enumerate(items):
+            values, color = numbers(one["eigenvalues"]), look(one["method"])["color"]
+            shift = step * (place - (len(items) - 1) / 2)
+            x = [1 + i + shift for i in range(len(values))]
+            axis.vlines(x, 0, values, color=color)
+            axis.plot(x, values, "o", color=color, markersize=3, label=_label(one))
+        axis.axhline(0, color="black", linewidth=0.6)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.set(xlabel="place", ylabel="eigenvalue")
+        legend(figure)
+        yield f"eigenvalues{name}", figure
+
+
+def corruption_bars(document: Document) -> Iterator[Drawn]:
+    """The headline score under each kind of corruption, mean over severities."""
+    for name, items in comparable(document["corruptions"]):
+        judged = document["boards"][document["methods"][items[0]["method"]]["board"]]["headline"]
+        kinds = list(dict.fromkeys(kind for one in items for kind in one["kinds"]))
+        figure, axis = canvas(PAGE, 3.0)
+        width = 0.8 / len(items)
+        for place, one in enumerate(items):
+            means = [_mean(one["kinds"].get(kind, [])) for kind in kinds]
+            values = numbers([one["clean"], *means, one["mean"]], judged["factor"])
+            x = [i + width * (place - (len(items) - 1) / 2) for i in range(len(values))]
+            axis.bar(x, values, width, color=look(one["method"])["color"], label=_label(one))
+        labels = ["clean", *(kind.replace("_", " ") for kind in kinds), "mean of all"]
+        axis.set_xticks(range(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
+        unit = f", {judged['unit']}" if judged["unit"] else ""
+        axis.set(ylabel=plain(judged["label"] + unit))
+        legend(figure)
+        yield f"corruptions{name}", figure
+
+
+def barriers(document: Document) -> Iterator[Drawn]:
+    """Loss and error on the line between two models, with the barrier in the legend."""
+    for name, items in comparable(document["interpolate"]):
+        drawn = [one for one in ("loss", "error") if any(one in item for item in items)]
+        figure, axes = canvas(PAGE, 2.8, ncols=len(drawn), squeeze=False)
+        for measure, axis in zip(drawn, axes.flat, strict=True):
+            for place, one in enumerate(items):
+                if measure not in one:
+                    continue
+                first = "" if measure != drawn[0] else _line_label(one)
+                factor = 100.0 if measure == "error" else 1.0
+                values = numbers(one[measure], factor)
+                axis.plot(numbers(one["gamma"]), values, label=first, **look(place))
+            axis.set(xlabel=GAMMA, ylabel="error, %" if measure == "error" else "loss")
+        legend(figure)
+        yield f"barrier{name}", figure
+
+
+def _line_label(one: Document) -> str:
+    barrier = "" if one["barrier"] is None else f", barrier {one['barrier']:.3g}"
+    return in_lines(f"{one['b']} (0) to {one['a']} (1){barrier}", 2 * LEGEND)
+
+
+def recorded_heat_maps(document: Document) -> Iterator[Drawn]:
+    """Recorded metrics by client or entry and round: one panel for each method, on one scale."""
+    for key in dict.fromkeys(one["key"] for one in document["heatmaps"]):
+        found = [one for one in document["heatmaps"] if one["key"] == key]
+        for name, items in comparable(found):
+            if any(known(row) for one in items for row in one["values"]):
+                yield f"{_file_name(key)}{name}", _heat_map(items, document["recorded"][key])
+
+
+def _heat_map(items: Sequence[Document], labels: Document) -> Any:
+    import numpy as np
+
+    factor = 100.0 if labels["unit"] == "%" else 1.0
+    tables = [np.array([numbers(row, factor) for row in one["values"]]) for one in items]
+    low, high = (0.0, 100.0) if factor > 1 else (_least(tables), -_least([-one for one in tables]))
+    figure, axes = canvas(PAGE, 2.0 * len(items) + 0.4, nrows=len(items), squeeze=False)
+    for axis, one, values in zip(axes.flat, items, tables, strict=True):
+        drawn = axis.pcolormesh(
+            _edges(one["round"]),
+            np.arange(len(values) + 1) - 0.5,
+            np.ma.masked_invalid(values),
+            cmap="viridis",
+            vmin=low,
+            vmax=high,
+            rasterized=True,
+        )
+        step = -(-len(values) // 10)
+        axis.set_yticks(range(0, len(values), step), one["rows"][::step])
+        axis.invert_yaxis()
+        axis.set_facecolor("#f4f4f4")
+        axis.set_title(in_lines(one["label"], 2 * LEGEND), loc="left")
+        axis.set(xlabel="round", ylabel=plain(labels["entries"] or "entry"))
+    title = labels["title"] + (", %" if factor > 1 else "")
+    figure.colorbar(drawn, ax=axes, label=in_lines(title, 30))
+    return figure
+
+
+def _edges(rounds: Sequence[int]) -> list[float]:
+    """Edges of the cells of rounds: half-way to the neighbours.
+
+    >>> _edges([1, 2, 5]), _edges([3])
+    ([0.5, 1.5, 3.5, 6.5], [2.5, 3.5])
+    """
+    inner = [(a + b) / 2 for a, b in pairwise(rounds)]
+    if not inner:
+        return [rounds[0] - 0.5, rounds[0] + 0.5]
+    return [2 * rounds[0] - inner[0], *inner, 2 * rounds[-1] - inner[-1]]
+
+
+def _least(tables: Sequence[Any]) -> float:
+    import numpy as np
+
+    return float(min(np.nanmin(one) for one in tables if not np.isnan(one).all()))
+
+
+def _file_name(key: str) -> str:
+    """A key as part of a file's name.
+
+    >>> _file_name("features(everyone=True)")
+    'features-everyone-True'
+    """
+    return re.sub(r"[^A-Za-z0-9_]+", "-", key).strip("-")
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    there = known(values)
+    return sum(there) / len(there) if there else None
+
+
+def _label(one: Document) -> str:
+    return in_lines(one["label"], LEGEND)
