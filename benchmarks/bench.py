@@ -86,7 +86,7 @@ class Bench:
     size: str
     repeats: int
     seconds: float
-    say: Callable[[str], None]
+    print_line: Callable[[str], None]
 
     @property
     def threads(self) -> int:
@@ -99,7 +99,7 @@ class Bench:
         """A participant, warmed up."""
         command = [sys.executable, str(HERE / "work.py"), self.size, name, who]
         command += [] if number is None else [str(number)]
-        self.say(f"  starting {name} {who} {number or ''}")
+        self.print_line(f"  starting {name} {who} {number or ''}")
         return Participant(f"{name} {who}", command, SIZES[self.size][name].samples, env)
 
     def race(self, teams: Mapping[str, list[Any]]) -> dict[str, list[float]]:
@@ -114,7 +114,7 @@ class Bench:
                 seconds, samples = _turn(team, rounds[name])
                 speeds[name].append(samples / seconds)
             told = ", ".join(f"{name} {values[-1]:,.0f}" for name, values in speeds.items())
-            self.say(f"  repeat {repeat + 1} of {self.repeats}: samples/s {told}")
+            self.print_line(f"  repeat {repeat + 1} of {self.repeats}: samples/s {told}")
         return speeds
 
 
@@ -393,7 +393,7 @@ def main() -> None:
     )
     figures = []
     for name in said.only:
-        bench.say(name)
+        bench.print_line(name)
         figures += PARTS[name](bench)
     where = machine()
     print(

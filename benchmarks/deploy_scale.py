@@ -146,7 +146,9 @@ def measure(args: argparse.Namespace, at: Path, folder: FederationFolder, names:
     transport = CellTransport(
         folder.listens_on, folder.port, folder.credentials(), folder.path, MOST, len(names)
     )
-    session = Session(folder, transport, run="scale", seed=0, most=MOST, say=lambda text: None)
+    session = Session(
+        folder, transport, run="scale", seed=0, most=MOST, print_line=lambda text: None
+    )
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     files = [folder.path / "participants" / f"{name}.join" for name in names]

@@ -33,16 +33,16 @@ def begin(names: Sequence[str], workload: str) -> dict[str, Participant]:
     there: dict[str, Participant] = {}
     for name in names:
         if not python_of(name).exists():
-            say(
+            print_line(
                 f"{name} is left out: it has no environment. Make it with benchmarks/peers/environments.py {name}"
             )
             continue
         try:
             there[name] = Participant(name, command(name, workload), WORKLOADS[workload].samples)
         except Failed as error:
-            say(f"{name} is left out: {error}")
+            print_line(f"{name} is left out: {error}")
         else:
-            say(f"{name} is ready: {there[name].first['setting']}")
+            print_line(f"{name} is ready: {there[name].first['setting']}")
     return there
 
 
@@ -54,7 +54,7 @@ def measure(there: dict[str, Participant], repeats: int, seconds: float) -> dict
     for repeat in range(repeats):
         for name, one in there.items():
             answers[name].append(one.ask(rounds[name]))
-            say(
+            print_line(
                 f"repeat {repeat + 1} of {repeats}: {name} took {answers[name][-1]['seconds']:.1f} s"
             )
     return answers
@@ -127,7 +127,7 @@ def spread(values: Sequence[float], form: str) -> str:
     return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Tell how it goes, apart from the table."""
     print(text, file=sys.stderr, flush=True)
 

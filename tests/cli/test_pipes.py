@@ -33,14 +33,14 @@ import sys
 from fedflat.cli.main import main
 from fedflat.experiments.console import ConsoleReporter
 
-say = ConsoleReporter.say
+print_line = ConsoleReporter.print_line
 
-def say_and_wait(self, text):
-    say(self, text)
-    ConsoleReporter.say = say
+def print_and_wait(self, text):
+    print_line(self, text)
+    ConsoleReporter.print_line = print_line
     sys.stdin.readline()
 
-ConsoleReporter.say = say_and_wait
+ConsoleReporter.print_line = print_and_wait
 sys.exit(main(sys.argv[1:]))
 """
 """The command line, which waits for a line on standard input after its first line of progress."""

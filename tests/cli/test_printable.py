@@ -130,11 +130,11 @@ def test_texts_of_a_table_are_shown_escaped(
 
 def test_what_a_run_says_is_shown_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.StringIO()
-    ConsoleReporter(Console(file=stream, width=200)).say(f"damaged {ESCAPES}")
+    ConsoleReporter(Console(file=stream, width=200)).print_line(f"damaged {ESCAPES}")
     assert "\x1b" not in stream.getvalue()
     assert "\\x1b[2J" in stream.getvalue()
     with reporter_for(quiet=True) as reporter:
-        reporter.say(f"damaged {ESCAPES}")
+        reporter.print_line(f"damaged {ESCAPES}")
     assert "\x1b" not in capsys.readouterr().err
 
 

@@ -160,7 +160,7 @@ def test_get_refuses_unbalanced_classes(tmp_path, monkeypatch):
     use(
         monkeypatch,
         FashionMnist,
-        lambda folder, scratch, say: (write_idx_set(folder, 61, 20), None)[1],
+        lambda folder, scratch, print_line: (write_idx_set(folder, 61, 20), None)[1],
     )
     with pytest.raises(DataError, match="6 examples of each class, found 6 to 7"):
         get("fashion_mnist", tmp_path, quiet)

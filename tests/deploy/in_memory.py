@@ -108,7 +108,7 @@ class Federation:
     def session(self, run: str = "r", seed: int = 0) -> Session:
         """The server's session."""
         folder = open_federation_folder(self.folder.path)
-        return Session(folder, self.network, run=run, seed=seed, say=self.lines.append)
+        return Session(folder, self.network, run=run, seed=seed, print_line=self.lines.append)
 
     def participant(self, name: str) -> Participant:
         return read_participant(self.folder.path / "participants" / f"{name}.join")

@@ -106,7 +106,7 @@ def go_on(
 ) -> Result:
     """Resume, to the end; what is said is appended to ``said``."""
     with closing(
-        Eager.open(folder, pause=pause, say=(said if said is not None else []).append)
+        Eager.open(folder, pause=pause, print_line=(said if said is not None else []).append)
     ) as run_folder:
         return train(exp, run_folder=run_folder, executor=executor)
 

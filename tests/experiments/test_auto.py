@@ -209,13 +209,13 @@ def test_killed_before_the_first_checkpoint(
 )
 def test_what_people_say(said: dict[str, Any], expected: Any) -> None:
     config = ExecutionConfig(**said)
-    assert config.settled([], pytest.fail) == config
+    assert config.resolved([], pytest.fail) == config
     assert config.make() == expected
 
 
 def test_what_was_chosen_is_made_again() -> None:
     for loads in ([SMALL], [LARGE], [replace(LARGE, cohort=1)]):
-        config = ExecutionConfig().settled(loads, lambda why: None)
+        config = ExecutionConfig().resolved(loads, lambda why: None)
         assert not config.undecided
         assert config.make() == choose(loads)[0]
 

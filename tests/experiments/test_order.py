@@ -78,13 +78,13 @@ def test_what_only_python_can_say_is_not_ordered(given: dict[str, Any], why: str
     said = ff.experiment("fedavg", ON, **{**RUN, **given}).as_json()
     job = prepare(ff.experiment("fedavg", ON, **RUN)).job
     with pytest.raises(
-        SettingError, match=f"cannot be told to clients elsewhere: {why}.*executor='in-process'"
+        SettingError, match=f"cannot be sent to clients elsewhere: {why}.*executor='in-process'"
     ):
         spec_of_job(replace(job, experiment=said))
 
 
 def test_data_given_in_python_are_not_ordered() -> None:
-    with pytest.raises(SettingError, match="cannot be told to clients elsewhere: its on can"):
+    with pytest.raises(SettingError, match="cannot be sent to clients elsewhere: its on can"):
         spec_of_job(prepare(small()).job)
 
 

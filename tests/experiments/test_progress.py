@@ -159,7 +159,7 @@ def talk(exp: Any, **console: Any) -> str:
     stream = io.StringIO()
     with ConsoleReporter(Console(file=stream, width=200, highlight=False, **console)) as talker:
         train(exp, on_progress=talker.reporter.announce(exp, 1, 2))
-        talker.reporter.say("and a word [in] brackets")
+        talker.reporter.print_line("and a word [in] brackets")
     return stream.getvalue()
 
 

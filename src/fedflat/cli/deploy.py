@@ -119,7 +119,7 @@ def _gather(session: Session, folder: FederationFolder, args: Namespace) -> list
             f"--wait-for must be from 1 to {len(session.clients)}, the registered clients, found "
             f"{count}."
         )
-    session.say(
+    session.print_line(
         f"fedflat: serving at {folder.host}:{folder.port}, {_tls(folder.tls)}; waiting for {count} "
         f"of {len(session.clients)} clients"
     )

@@ -59,8 +59,8 @@ def agree_on_tls(tls: bool, args: Namespace) -> None:
 def printer(args: Namespace) -> Callable[[str], None]:
     """Prints lines on standard error, unless they are not wanted."""
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         if not getattr(args, "quiet", False):
             print(text, file=sys.stderr, flush=True)
 
-    return say
+    return print_line

@@ -84,9 +84,9 @@ def total() -> str:
 def _count_line(name: str, found: Sequence[TableCount], own: Sequence[Preset]) -> str:
     printed, repeated = sum(one.printed for one in found), sum(one.repeated for one in found)
     left = sum(one.left_out(own) for one in found)
-    said = f"{name}: {printed:,} numbers, {printed - left:,} can be run"
-    said += f" ({repeated:,} of them in another table too)" if repeated else ""
-    return said + (f", {left:,} left out" if left else "")
+    line = f"{name}: {printed:,} numbers, {printed - left:,} can be run"
+    line += f" ({repeated:,} of them in another table too)" if repeated else ""
+    return line + (f", {left:,} left out" if left else "")
 
 
 def listing(found: Sequence[Preset]) -> str:
@@ -100,11 +100,11 @@ def listing(found: Sequence[Preset]) -> str:
 
 def explain(preset: Preset) -> str:
     """One preset: its settings, the paper's number, the command, and notes."""
-    said = {name: value for name, value in preset.arguments().items() if name != "seed"}
-    said = said | {"seeds": ", ".join(map(str, preset.seeds)) or "not named"}
+    arguments = {name: value for name, value in preset.arguments().items() if name != "seed"}
+    arguments = arguments | {"seeds": ", ".join(map(str, preset.seeds)) or "not named"}
     reported = paper(preset)
     lines = [preset.name + (f", or {preset.column}" if preset.column else ""), ""]
-    lines += [f"  {name.replace('_', ' '):<18}{value}" for name, value in said.items()]
+    lines += [f"  {name.replace('_', ' '):<18}{value}" for name, value in arguments.items()]
     lines += ["", f"{reported[0].upper()}{reported[1:]}."]
     lines += [fill(preset.note, WIDTH)] if preset.note else []
     lines += ["", f"fedflat run --preset {preset.name}", "is the same as", command(preset), ""]
@@ -122,9 +122,9 @@ def command(preset: Preset) -> str:
     >>> command(find("man/cifar10-iid-fedavg")).splitlines()[0]
     "fedflat run 'fedavg() + all_clients()' \\\\"
     """
-    said = preset.arguments()
-    words = [f"fedflat run {quote(said.pop('method'))}"]
-    words += [as_option(name, value) for name, value in said.items()]
+    arguments = preset.arguments()
+    words = [f"fedflat run {quote(arguments.pop('method'))}"]
+    words += [as_option(name, value) for name, value in arguments.items()]
     lines = [words[0]]
     for word in words[1:]:
         if len(lines) == 1 or len(lines[-1]) + len(word) > WIDTH:

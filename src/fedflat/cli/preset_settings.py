@@ -31,11 +31,11 @@ def beside(
     else:
         score = f"{preset.measure}.{judged.name}" if preset.measure.startswith("tests.") else None
         here = judged.format(mean(result.final(score) for result in results))
-    said = preset.arguments()
+    arguments = preset.arguments()
     other = [
         name.replace("_", " ")
         for name, value in typed.items()
-        if name not in said or said[name] != value
+        if name not in arguments or arguments[name] != value
     ]
     changed = f"; changed here: {', '.join(other)}" if other else ""
     changed += " (schedules stretched)" if stretched and other else ""

@@ -105,7 +105,7 @@ def _judged(folder: Path) -> list[Headline]:
 
 
 def _profile(args: Namespace, reporter: Reporter) -> Wanted:
-    return (lambda profile: reporter.say(f"\n{text(profile)}\n")) if args.profile else False
+    return (lambda profile: reporter.print_line(f"\n{text(profile)}\n")) if args.profile else False
 
 
 def _settings(args: Namespace) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class _Cell:
 
     Args:
         name: The name of the cell.
-        url: Where the server listens, as this cell says it.
+        url: Where the server listens, as this cell writes it.
         credentials: Files of the CA, the certificate and the key, by FLARE's names; none without TLS.
         folder: For FLARE's settings and its log.
         most: The largest number of bytes that is received.
@@ -110,7 +110,7 @@ class _Cell:
         """Disconnect."""
         from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 
-        self.cell.agents.clear()  # a cell that stops says goodbye to each, one after the other
+        self.cell.agents.clear()  # a cell that stops sends goodbye to each, one after the other
         self.cell.stop()
         CoreCell.ALL_CELLS.pop(self.name, None)
 
@@ -171,7 +171,7 @@ class CellTransport:
         self._cell.close()
 
     def _check_open(self) -> None:
-        """FLARE does not say that it cannot listen: see whether somebody answers."""
+        """FLARE does not report that it cannot listen: see whether somebody answers."""
         host = "127.0.0.1" if self.host == "0.0.0.0" else self.host
         end = time.monotonic() + OPENS
         while True:

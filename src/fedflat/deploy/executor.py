@@ -12,7 +12,7 @@ from fedflat.data.federation import Federation
 from fedflat.data.sets.remote_clients import RemoteClients
 from fedflat.deploy.federation_folder import open_federation_folder
 from fedflat.deploy.network_pool import NetworkPool
-from fedflat.deploy.session import MOST_MESSAGE, SESSIONS, Say, Session
+from fedflat.deploy.session import MOST_MESSAGE, SESSIONS, PrintLine, Session
 from fedflat.errors import SettingError, number
 from fedflat.execution.client_pool import Source
 from fedflat.execution.wire_format import encode
@@ -73,7 +73,7 @@ class Deployed(TextSpec):
                 session.close()
 
 
-def start_session(executor: Deployed, seed: int, say: Say = print) -> Session:
+def start_session(executor: Deployed, seed: int, print_line: PrintLine = print) -> Session:
     """Open the server's port, and begin to hear clients."""
     from fedflat.deploy.cells import CellTransport
 
@@ -88,4 +88,6 @@ def start_session(executor: Deployed, seed: int, say: Say = print) -> Session:
         executor.most,
         clients,
     )
-    return Session(folder, transport, run=executor.run, seed=seed, most=executor.most, say=say)
+    return Session(
+        folder, transport, run=executor.run, seed=seed, most=executor.most, print_line=print_line
+    )

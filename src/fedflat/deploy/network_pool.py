@@ -206,10 +206,10 @@ class NetworkPool(ClientPool):
         del self.pending[id]
         failed = isinstance(outcome, ClientFailure)
         why = {"why": outcome.detail} if isinstance(outcome, ClientFailure) else {}
-        said = outcome.reason if isinstance(outcome, ClientFailure) else "reply"
-        self.session.log(client=one.name, request=id, outcome=said, bytes=len(letter.body), **why)
+        result = outcome.reason if isinstance(outcome, ClientFailure) else "reply"
+        self.session.log(client=one.name, request=id, outcome=result, bytes=len(letter.body), **why)
         if not failed and letter.fields.get("afresh"):
-            self.session.say(f"  {one.name} had lost its state and has begun a new one")
+            self.session.print_line(f"  {one.name} had lost its state and has begun a new one")
             self.session.log(client=one.name, request=id, afresh=one.request.state_id)
         return outcome
 

@@ -90,7 +90,7 @@ class Node:
         participant: The file that the client was given.
         settings: Its data, its folder, its resources.
         link: Opens the connection, given the folder for its files.
-        say: Prints a line.
+        print_line: Prints a line.
     """
 
     def __init__(
@@ -98,9 +98,9 @@ class Node:
         participant: Participant,
         settings: NodeSettings,
         link: Callable[[Participant, NodeSettings], Link],
-        say: Callable[[str], None] = print,
+        print_line: Callable[[str], None] = print,
     ) -> None:
-        self.participant, self.settings, self.say = participant, settings, say
+        self.participant, self.settings, self.print_line = participant, settings, print_line
         self.name, self.process = participant.client, secrets.token_hex(8)
         self.signer = Signer(self.name, load_key(participant.key.encode(), "the client's key"))
         server = load_certificate(participant.server.encode(), "the server's certificate")
@@ -125,7 +125,7 @@ class Node:
             try:
                 self._serve()
             except Over:
-                self.say(f"{self.name}: the run is over")
+                self.print_line(f"{self.name}: the run is over")
             finally:
                 stop.set()
                 beat.join()
@@ -133,13 +133,13 @@ class Node:
 
     def _serve(self) -> None:
         away = time.monotonic()
-        told = False
+        away_shown = False
         while True:
             content = self.link.receive(STEP)
             self._ask_for_broadcasts()
             if content is not None:
                 away = time.monotonic()
-                told = False
+                away_shown = False
                 self._handle(content)
             elif self.link.connected():
                 away = time.monotonic()
@@ -149,15 +149,15 @@ class Node:
                     f"{self.settings.wait:g} s: {why_unreachable(self.participant)}. Start the "
                     "server, or ask its owner."
                 )
-            elif time.monotonic() - away > 3.0 and not told:
-                told = True
-                self.say(
+            elif time.monotonic() - away > 3.0 and not away_shown:
+                away_shown = True
+                self.print_line(
                     f"{self.name}: waiting for the server at {self.participant.host}:"
                     f"{self.participant.port} ({why_unreachable(self.participant)})"
                 )
 
     def _beat(self, stop: threading.Event) -> None:
-        """Say hello every few seconds, also while the client trains."""
+        """Send hello every few seconds, also while the client trains."""
         first = True
         while not stop.wait(0.05 if first else BEAT):
             if self.link.connected():
@@ -182,7 +182,7 @@ class Node:
         try:
             letter = self.reader.open(content)
         except Unheard as error:
-            self.say(f"{self.name}: a message was not read: {printable(str(error))}")
+            self.print_line(f"{self.name}: a message was not read: {printable(str(error))}")
             return
         if letter.kind == "offer":
             self._offer(letter)
@@ -205,7 +205,7 @@ class Node:
     def _offer(self, letter: Letter) -> None:
         self.server, self.run_id = letter.session, str(letter.fields["run"])
         self.job_id, self.broadcasts, self.early = "", {}, {}
-        self.say(f"{self.name}: asked to take part in the run {self.run_id}")
+        self.print_line(f"{self.name}: asked to take part in the run {self.run_id}")
         try:
             fed, data = self._opened(int(letter.fields["seed"]))
             names = self.settings.data.class_names()
@@ -260,7 +260,7 @@ class Node:
         self.runtime = self._runtime(job, data)
         self.job_id = message_id(content)
         text = spec.settings["experiment"]
-        self.say(f"{self.name}: {text['method']}, {text['model']}, {text['rounds']} rounds")
+        self.print_line(f"{self.name}: {text['method']}, {text['model']}, {text['rounds']} rounds")
         self._send("ready", job=self.job_id)
 
     def _runtime(self, job: ClientJob, data: ClientData) -> NetworkRuntime:
@@ -286,9 +286,13 @@ class Node:
             self.busy = ""
         self._deliver(answer, message.id, afresh)
         spent = time.monotonic() - began
-        self.say(f"{self.name}: answered {message.id} in {spent:.1f} s, {len(answer):,} bytes")
+        self.print_line(
+            f"{self.name}: answered {message.id} in {spent:.1f} s, {len(answer):,} bytes"
+        )
         if afresh:
-            self.say(f"{self.name}: the state {message.state_id} was lost, and a new one is begun")
+            self.print_line(
+                f"{self.name}: the state {message.state_id} was lost, and a new one is begun"
+            )
 
     def _ask_for_broadcasts(self) -> None:
         """Ask for broadcasts that did not follow their requests."""
@@ -320,7 +324,7 @@ class Node:
                 return encode(failure), False
             return answer, self.runtime.afresh
         except (FedflatError, OSError) as error:
-            self.say(f"{self.name}: {message.id} failed: {printable(str(error))}")
+            self.print_line(f"{self.name}: {message.id} failed: {printable(str(error))}")
             return encode(ClientFailure.by(error, message.client, message.id, CRASHED)), False
 
 

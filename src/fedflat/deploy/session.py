@@ -1,6 +1,6 @@
 """The server's side of a run: who is there, what each has been sent, and what came back.
 
-A client that connects says hello, with its version, every few seconds. The server offers the run;
+A client that connects sends hello, with its version, every few seconds. The server offers the run;
 the client opens its data and describes them; the server sends the job; the client is ready. All of
 it is repeated for a client that comes back, and for all clients after the server has come back.
 Requests and replies are the pool's (`network_pool.py`).
@@ -38,11 +38,11 @@ AGAIN = 10.0
 STEP = 0.2
 """Seconds between two looks at who is there."""
 MOST_MESSAGE = 2**30
-"""Bytes of the largest message, unless told otherwise."""
+"""Bytes of the largest message, by default."""
 SESSIONS: dict[str, Session] = {}
 """The sessions of this process, by run."""
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 @dataclass
@@ -51,9 +51,9 @@ class ClientLink:
 
     name: str
     process: str = ""
-    """The session of the client's process; empty if it has never said hello."""
+    """The session of the client's process; empty if it has never sent hello."""
     seen: float = -ALIVE
-    """When it last said hello."""
+    """When it last sent hello."""
     profile: dict[str, Any] | None = None
     job: str = ""
     """The id of the job that it is ready for."""
@@ -61,10 +61,10 @@ class ClientLink:
     """Why it does not take part."""
     broadcast: str = ""
     """The id of the last broadcast that its process was sent."""
-    asked: float = -AGAIN
+    requested_at: float = -AGAIN
     """When it was last sent an offer or a job."""
     busy: str = ""
-    """The request that it works on, as it said in its last hello."""
+    """The request that it works on, as in its last hello."""
     late: set[str] = field(default_factory=set)
     """Requests that were given up, and that it may still work on."""
     sent: int = 0
@@ -81,7 +81,7 @@ class Session:
         run: The id of the run.
         seed: The seed of the run, from which clients split their data.
         most: The largest number of bytes of a message that is read.
-        say: Prints a line.
+        print_line: Prints a line.
     """
 
     def __init__(
@@ -92,14 +92,14 @@ class Session:
         run: str,
         seed: int,
         most: int = MOST_MESSAGE,
-        say: Say = print,
+        print_line: PrintLine = print,
     ) -> None:
-        self.folder, self.transport, self.run, self.seed, self.say = (
+        self.folder, self.transport, self.run, self.seed, self.print_line = (
             folder,
             transport,
             run,
             seed,
-            say,
+            print_line,
         )
         identity, certificates = folder.identity(), folder.certificates()
         self.most, self.id = most, secrets.token_hex(8)
@@ -168,7 +168,7 @@ class Session:
             self.clients.setdefault(name, ClientLink(name))
 
     def write_roster(self) -> None:
-        """Write what the clients of the run have said of their data."""
+        """Write what the clients of the run reported about their data."""
         clients = [self.clients[name].profile for name in self.roster]
         text = json.dumps({"clients": clients}, indent=1)
         write_file(self.folder.path / RUNS / f"{self.run}.json", text.encode())
@@ -188,15 +188,15 @@ class Session:
 
     def wait_until(self, done: Callable[[], bool], what: str) -> None:
         """Wait until something holds, or until ``wait`` seconds are over and enough are online."""
-        end, told = time.monotonic() + self.wait, time.monotonic() + AGAIN
+        end, next_line = time.monotonic() + self.wait, time.monotonic() + AGAIN
         while not done():
             self.pump(STEP)
             now = time.monotonic()
             if now > end:
                 break
-            if now > told:
-                told = now + 30.0
-                self.say(f"  waiting for {_names(self._absent())} to be {what}")
+            if now > next_line:
+                next_line = now + 30.0
+                self.print_line(f"  waiting for {_names(self._absent())} to be {what}")
         found = len(self.online())
         if found < self.least:
             raise RunError(
@@ -263,12 +263,12 @@ class Session:
         client.busy = str(fields.get("busy", ""))
         if process != client.process:
             what = "is back" if client.process else "is here"
-            self.say(f"  {client.name} {what}")
+            self.print_line(f"  {client.name} {what}")
             self.log(client=client.name, joined=process)
             client.process, client.job, client.broadcast = process, "", ""
             client.refusal, client.profile = "", None
             client.late.clear()
-            client.asked = -AGAIN
+            client.requested_at = -AGAIN
         if version != __version__:
             self.refuse(
                 client,
@@ -277,11 +277,11 @@ class Session:
             )
             return
         if fields.get("server") != self.id:
-            if time.monotonic() - client.asked > AGAIN:
-                client.job, client.broadcast, client.asked = "", "", time.monotonic()
+            if time.monotonic() - client.requested_at > AGAIN:
+                client.job, client.broadcast, client.requested_at = "", "", time.monotonic()
                 self.push(client.name, "offer", run=self.run, seed=self.seed)
         elif self.job_id and fields.get("job") != self.job_id:
-            if not fields.get("busy") and time.monotonic() - client.asked > AGAIN:
+            if not fields.get("busy") and time.monotonic() - client.requested_at > AGAIN:
                 self._send_job(client)
         elif self.job_id:
             client.job = self.job_id
@@ -302,7 +302,7 @@ class Session:
     def _send_job(self, client: ClientLink) -> None:
         if client.profile is None or client.refusal:
             return
-        client.asked = time.monotonic()
+        client.requested_at = time.monotonic()
         self.push(client.name, "job", self.job)
 
     def refuse(self, client: ClientLink, why: str) -> None:
@@ -313,14 +313,14 @@ class Session:
     def _refused(self, client: ClientLink, why: str) -> None:
         if client.refusal != why:
             client.refusal = why
-            self.say(f"  {client.name} does not take part: {printable(why)}")
+            self.print_line(f"  {client.name} does not take part: {printable(why)}")
             self.log(client=client.name, refused=why)
 
     def _not_read(self, error: Unheard) -> None:
         why = str(error)
         self.unheard[why] = self.unheard.get(why, 0) + 1
         if self.unheard[why] == 1:
-            self.say(f"  a message was not read: {printable(why)}")
+            self.print_line(f"  a message was not read: {printable(why)}")
             self.log(unread=why)
         if error.sender and error.sender not in self.clients:
             self.push(

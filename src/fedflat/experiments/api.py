@@ -47,10 +47,18 @@ def experiment(
     loss: LossFn | None = None,
     **settings: Unpack[Settings],
 ) -> Experiment:
-    """The experiment these settings say; methods, data, models and schedules may be given as text.
+    """Describe one run; methods, data, models and schedules may be given as text.
 
-    Settings that are not said are as follows.
+    Returns the experiment.
 
+    method
+        A method, or its text such as ``"fedavg"``.
+    on
+        A data set, or its text such as ``"digits(lda(0))"``.
+    rounds
+        Number of rounds.
+    seed
+        Seed of the run.
     loss
         ``loss(outputs, targets)``, the mean loss of a batch, in place of the task's own.
     """
@@ -104,27 +112,42 @@ def run(
 ) -> Result:
     """Run one method once.
 
-    ``profile=True`` prints where the time went, and writes it into the run folder ``out`` if there
-    is one; a function in its place is given the `Profile`. Progress is told on standard error
-    unless ``quiet``; a ``reporter`` is told in its place.
-
-    checkpoint_every
-        Least time between two checkpoints, in seconds.
-    loss
-        ``loss(outputs, targets)``, the mean loss of a batch, in place of the task's own.
+    Returns its `Result`.
 
     >>> from fedflat import digits, fedsam, lda
-    >>> result = run(fedsam(rho=0.05), on=digits(lda(0), clients=20), rounds=2, clients_per_round=2, quiet=True)
+    >>> on = digits(lda(0), clients=20)
+    >>> result = run(fedsam(rho=0.05), on=on, rounds=2, clients_per_round=2, quiet=True)
     >>> result.status, result.rows[-1]["round"]
     ('done', 2)
+
+    method
+        A method, or its text such as ``"fedavg"``.
+    on
+        A data set, or its text such as ``"digits(lda(0))"``.
+    rounds
+        Number of rounds.
+    seed
+        Seed of the run.
+    out
+        Run folder; None keeps the results in memory.
+    quiet
+        Print no progress.
+    reporter
+        Receives progress in place of the console.
+    checkpoint_every
+        Least time between two checkpoints, in seconds.
+    profile
+        Print where the time went, and write it into ``out``; a function receives the `Profile`.
+    loss
+        ``loss(outputs, targets)``, the mean loss of a batch, in place of the task's own.
     """
     refuse_unknown(run, settings)
-    config, said = _how(settings)
-    exp = experiment(method, on, rounds=rounds, seed=seed, loss=loss, **said)
+    config, others = _how(settings)
+    exp = experiment(method, on, rounds=rounds, seed=seed, loss=loss, **others)
     folder = None if out is None else Path(out)
-    with reporter_for(reporter, quiet=quiet) as told:
+    with reporter_for(reporter, quiet=quiet) as reporter:
         return run_one(
-            exp, config, folder, told, checkpoint_every=checkpoint_every, profile=profile
+            exp, config, folder, reporter, checkpoint_every=checkpoint_every, profile=profile
         )
 
 
@@ -144,11 +167,20 @@ def compare(
     loss: LossFn | None = None,
     **settings: Unpack[RunSettings],
 ) -> Results:
-    """Run several methods with the same seeds, clients and batches; the list of results prints as a
-    table.
+    """Run several methods with the same seeds, clients and batches.
 
-    ``seeds`` is how many (0, 1, ...), or which.
+    Returns the `Results`, which print as a table.
 
+    methods
+        Methods, or their texts such as ``"fedavg"``.
+    on
+        A data set, or its text such as ``"digits(lda(0))"``.
+    rounds
+        Number of rounds.
+    seeds
+        The number of seeds (0, 1, ...), or a list of seeds.
+    out
+        Run folder; None keeps the results in memory.
     quiet
         Print no progress.
     reporter
@@ -156,44 +188,49 @@ def compare(
     checkpoint_every
         Least time between two checkpoints, in seconds.
     profile
-        Print where the time went.
+        Print where the time went, and write it into ``out``; a function receives the `Profile`.
     loss
         ``loss(outputs, targets)``, the mean loss of a batch, in place of the task's own.
     """
     refuse_unknown(compare, settings)
-    config, said = _how(settings)
-    each = experiments(methods, on, seeds, rounds=rounds, loss=loss, **said)
+    config, others = _how(settings)
+    each = experiments(methods, on, seeds, rounds=rounds, loss=loss, **others)
     folder = None if out is None else Path(out)
-    with reporter_for(reporter, quiet=quiet) as told:
+    with reporter_for(reporter, quiet=quiet) as reporter:
         return Results(
-            run_many(each, config, folder, told, checkpoint_every=checkpoint_every, profile=profile)
+            run_many(
+                each, config, folder, reporter, checkpoint_every=checkpoint_every, profile=profile
+            )
         )
 
 
 def resume(
     folder: str | Path, *, quiet: bool = False, reporter: Reporter | None = None, **settings: Any
 ) -> Results:
-    """Go on with the run or the study in ``folder``; what is done is read, what was never begun is
-    begun.
+    """Continue the run or the study in a folder. Finished runs are read; missing runs are started.
 
-    ``settings`` are those of `fedflat.experiments.study.resume`: ``on``, ``model`` and ``loss`` if
-    only Python can say them, ``checkpoint_every``, ``profile``, ``record``, ``logger``, ``until``.
+    Returns the `Results` of all runs in the folder.
 
+    folder
+        Folder of a run or of a study.
     quiet
         Print no progress.
     reporter
         Receives progress in place of the console.
+    settings
+        Arguments of `fedflat.experiments.study.resume`: ``on``, ``model`` and ``loss`` if they
+        were given in Python, ``checkpoint_every``, ``profile``, ``record``, ``logger``, ``until``.
     """
-    with reporter_for(reporter, quiet=quiet) as told:
-        return Results(study.resume(folder, reporter=told, **settings))
+    with reporter_for(reporter, quiet=quiet) as reporter:
+        return Results(study.resume(folder, reporter=reporter, **settings))
 
 
 def _how(settings: Mapping[str, Any]) -> tuple[ExecutionConfig, dict[str, Any]]:
     """Where the computing is done, and the other settings."""
-    said: dict[str, Any] = dict(settings)
+    others: dict[str, Any] = dict(settings)
     return ExecutionConfig(
-        **{one.name: said.pop(one.name) for one in MACHINE if one.name in said}
-    ), said
+        **{one.name: others.pop(one.name) for one in MACHINE if one.name in others}
+    ), others
 
 
 def experiments(

@@ -11,7 +11,7 @@ from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.averaging import AverageState
 from fedflat.server.piece import StepResult
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 Seen = dict[str, Any]
 """Measurements by name, as they are written to the run folder."""
 
@@ -53,10 +53,10 @@ class RunCallback:
         return RoundCallback()
 
 
-CallbackFactory = Callable[[RunSetup, Say], Sequence[RunCallback]]
+CallbackFactory = Callable[[RunSetup, PrintLine], Sequence[RunCallback]]
 """Makes the callbacks of a run; problems are reported by the second argument."""
 
 
-def no_callbacks(setup: RunSetup, say: Say) -> Sequence[RunCallback]:
+def no_callbacks(setup: RunSetup, print_line: PrintLine) -> Sequence[RunCallback]:
     """A run without callbacks."""
     return ()

@@ -66,7 +66,7 @@ def _without_arguments(text: str) -> str:
 
 @dataclass(frozen=True)
 class ProgressParts:
-    """What a tick has to tell, in the order of its weight; empty where there is nothing."""
+    """The parts of a progress line, the most important first; empty where there is nothing."""
 
     round: str
     score: tuple[str, str, str]
@@ -143,8 +143,8 @@ def _short(loss: float) -> str:
 
 def sentence(progress: Progress, judged: Headline = ACCURACY) -> str:
     """Round, test score, training loss, time left and speed."""
-    told = ProgressParts.of(progress, judged)
-    return _line(told.round, told.score[0], told.loss, told.left[0], told.speed)
+    parts = ProgressParts.of(progress, judged)
+    return _line(parts.round, parts.score[0], parts.loss, parts.left[0], parts.speed)
 
 
 def fitted(progress: Progress, which: RunLabel, width: int) -> str:
@@ -154,28 +154,28 @@ def fitted(progress: Progress, which: RunLabel, width: int) -> str:
     return next((line for line in lines if len(line) <= width), lines[-1])
 
 
-def _lines(told: ProgressParts, which: RunLabel) -> Iterator[str]:
+def _lines(parts: ProgressParts, which: RunLabel) -> Iterator[str]:
     """What there is room for, from the best to the least."""
     count = f"[{which.place}/{which.total}]" if which.total > 1 else ""
-    names, (score, short, bare), (left, least) = list(which.names()), told.score, told.left
+    names, (score, short, bare), (left, least) = list(which.names()), parts.score, parts.left
     for name in names:
-        yield _line(count, told.round, score, told.loss, left, told.speed, name)
-        yield _line(count, told.round, score, told.loss, left, name)
+        yield _line(count, parts.round, score, parts.loss, left, parts.speed, name)
+        yield _line(count, parts.round, score, parts.loss, left, name)
     for name in names:
-        yield _line(count, told.round, score, left, name)
+        yield _line(count, parts.round, score, left, name)
     for name in names[2:]:
-        yield _line(count, told.round, short, left, name)
-    yield _line(count, told.round, score, left)
-    yield _line(count, told.round, short, left)
-    yield _line(count, told.round, short, least)
-    yield _line(told.round, short, left)
-    yield _line(told.round, short, least)
-    yield _line(told.round, bare, least)
+        yield _line(count, parts.round, short, left, name)
+    yield _line(count, parts.round, score, left)
+    yield _line(count, parts.round, short, left)
+    yield _line(count, parts.round, short, least)
+    yield _line(parts.round, short, left)
+    yield _line(parts.round, short, least)
+    yield _line(parts.round, bare, least)
     yield from (
-        _line(count, told.round, left),
-        _line(told.round, left),
-        _line(told.round, least),
-        told.round,
+        _line(count, parts.round, left),
+        _line(parts.round, left),
+        _line(parts.round, least),
+        parts.round,
     )
 
 
@@ -185,20 +185,22 @@ def _line(*parts: str) -> str:
 
 @contextmanager
 def reporter_for(reporter: Reporter | None = None, *, quiet: bool = False) -> Iterator[Reporter]:
-    """The voice of a run: the one given; else a `ConsoleReporter`'s, or one that says only what
-    must be known if ``quiet``."""
+    """The given reporter; else that of a `ConsoleReporter`, or, if ``quiet``, one that prints
+    only messages that must be seen."""
     if reporter is not None:
         yield reporter
     elif quiet:
         stream = None if sys.stderr is None else dropping(sys.stderr)
-        yield Reporter(say=lambda text: print(f"fedflat: {printable_lines(text)}", file=stream))
+        yield Reporter(
+            print_line=lambda text: print(f"fedflat: {printable_lines(text)}", file=stream)
+        )
     else:
         with ConsoleReporter() as talker:
             yield talker.reporter
 
 
 class ConsoleReporter:
-    """Tells everything on standard error; use as a context manager and hand ``reporter`` to a run."""
+    """Prints progress on standard error; use as a context manager and pass ``reporter`` to a run."""
 
     def __init__(self, console: Console | None = None) -> None:
         stream = None if sys.stderr is None else dropping(sys.stderr)
@@ -210,7 +212,7 @@ class ConsoleReporter:
         self.line = Live(
             console=self.console, get_renderable=self._now, transient=True, refresh_per_second=8
         )
-        self.reporter = Reporter(self.announce, self.say, self.say)
+        self.reporter = Reporter(self.announce, self.print_line, self.print_line)
 
     def __enter__(self) -> ConsoleReporter:
         if self.live:
@@ -218,13 +220,13 @@ class ConsoleReporter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Whatever happened, what was told last stays, as one line."""
+        """Keep the last progress line on the screen, also after an error."""
         if self.live:
             self._keep()
             self.line.stop()
 
-    def say(self, text: str) -> None:
-        """Lines by themselves; on a terminal they are broken between words, and what follows is
+    def print_line(self, text: str) -> None:
+        """Print lines of text; on a terminal they are broken between words, and the rest is
         indented."""
         width = max(self.console.width, 20) if self.live else sys.maxsize
         for line in printable_lines(text).split("\n"):
@@ -241,8 +243,8 @@ class ConsoleReporter:
 
     def _now(self) -> Text:
         """The live line, as wide as the terminal is at the moment."""
-        said = fitted(*self.last, self.console.width - FREE) if self.last else ""
-        return Text(printable(said), no_wrap=True, overflow="crop")
+        text = fitted(*self.last, self.console.width - FREE) if self.last else ""
+        return Text(printable(text), no_wrap=True, overflow="crop")
 
     def _keep(self) -> None:
         """Make the live line one that stays, and begin a new one."""
@@ -255,22 +257,22 @@ class ConsoleReporter:
         self._keep()  # of a run that ended before its last round
         self.last = Progress(0, rounds), which
 
-        def tell(progress: Progress) -> None:
+        def show(progress: Progress) -> None:
             self.last = progress, which
             if progress.round == progress.rounds:
                 self._keep()
 
-        return tell
+        return show
 
     def _plainly(self, which: RunLabel) -> OnProgress:
-        self.say(which.title)
+        self.print_line(which.title)
         begun = due = time.monotonic()
 
-        def tell(progress: Progress) -> None:
+        def show(progress: Progress) -> None:
             nonlocal due
             now = time.monotonic()
             if now >= due or progress.round == progress.rounds:
                 due = now + max(PAUSE, (now - begun) / 10)
-                self.say(f"  {sentence(progress, which.judged)}")
+                self.print_line(f"  {sentence(progress, which.judged)}")
 
-        return tell
+        return show

@@ -105,8 +105,8 @@ def load_descriptions(setup: RunSetup, folder: Path, identity: str) -> RunSetup:
     for describer in describers:
         if not all((repr(describer), client) in store for client in setup.registry.clients):
             raise RunError(
-                f"{folder}: what clients said of themselves before round 0 ({describer}) is not "
-                f"all there. `fedflat resume {folder}` asks them again if the run has not ended."
+                f"{folder}: the client descriptions from before round 0 ({describer}) are "
+                f"incomplete. `fedflat resume {folder}` requests them again if the run has not ended."
             )
     return with_descriptions(setup, describers, store)
 
@@ -186,14 +186,14 @@ def _replies(pool: ClientPool, broadcast: Broadcast, clients: Sequence[int]) -> 
     for outcome in match_replies(pool.run(requests), ids, broadcast, each=True):
         if isinstance(outcome, ClientFailure):
             raise outcome.error or FedflatError(
-                f"before round 0: {outcome}, and every client must say of itself what the run "
-                "needs. Go on with `fedflat resume`, which asks only those who have not answered."
+                f"before round 0: {outcome}, and the run needs a description from every client. "
+                "Continue with `fedflat resume`, which requests only the missing ones."
             )
         reply = outcome[0]
         assert isinstance(reply, Reply)
         if not reply.finite:
             raise NotFinite(
-                f"before round 0, client {reply.client}: what it says of itself "
+                f"before round 0, client {reply.client}: its description "
                 f"({broadcast.instruction}) is NaN or infinite. Lower the learning rate or clip "
                 "gradients."
             )

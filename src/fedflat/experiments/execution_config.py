@@ -15,7 +15,7 @@ from fedflat.execution.main_module import refuse_while_importing
 from fedflat.experiments.choose_executor import RunLoad, choose
 from fedflat.experiments.loggers import check_installed, loggers_of
 from fedflat.experiments.recording import Recorder, metrics_of
-from fedflat.experiments.run_folder.run_folder import Say
+from fedflat.experiments.run_folder.run_folder import PrintLine
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import parse, registered
 from fedflat.settings.groups import AUTO, ExecutionSettings
@@ -61,16 +61,16 @@ class ExecutionConfig(ExecutionSettings):
 
     @property
     def undecided(self) -> bool:
-        """Whether the choice is left to us."""
+        """Whether the executor is chosen by fedflat."""
         return self.executor == AUTO and not self.workers and not self.threads
 
     def loads(self, setup: RunSetup) -> list[RunLoad]:
-        """What a run asks for, if we are to choose."""
+        """The load of a run, if the executor is chosen by fedflat."""
         return [RunLoad.of(setup)] if self.undecided else []
 
-    def settled(self, loads: Sequence[RunLoad], note: Say) -> ExecutionConfig:
-        """The same with what was left to us chosen, alike for all runs; ``note`` is told what and
-        why."""
+    def resolved(self, loads: Sequence[RunLoad], note: PrintLine) -> ExecutionConfig:
+        """The same with an executor chosen for all runs; ``note`` is called with the choice and the
+        reason."""
         if not self.undecided:
             return self
         executor, why = choose(loads)
@@ -78,7 +78,7 @@ class ExecutionConfig(ExecutionSettings):
         return replace(self, **executor_text(executor))
 
     def make(self) -> Executor:
-        """The executor, once it is settled."""
+        """The executor, once it is resolved."""
         assert not self.undecided
         if not isinstance(self.executor, str):
             return self.executor
@@ -89,8 +89,8 @@ class ExecutionConfig(ExecutionSettings):
         return executor_of(self.executor, self.workers, self.threads)
 
     def as_json(self) -> dict[str, Any]:
-        """Texts and numbers from which `merge_config` makes it again; the executor is None if only
-        Python can say it."""
+        """Texts and numbers from which `merge_config` makes it again; the executor is None if it
+        has no text."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         return plain if isinstance(self.executor, str) else plain | executor_text(self.executor)
 
@@ -153,8 +153,8 @@ def executor_text(executor: Executor) -> dict[str, Any]:
 
 
 def merge_config(saved: Mapping[str, Any], now: Mapping[str, Any]) -> ExecutionConfig:
-    """Where a run was computed, with what is said ``now`` in place of what was said then, unless it
-    is None."""
+    """Where a run was computed, with the values given ``now`` in place of the saved ones, unless they
+    are None."""
     new = {name: value for name, value in now.items() if value is not None}
     if "executor" in new:
         new |= {"workers": 0, "threads": None}

@@ -35,7 +35,7 @@ from fedflat.tasks.own_loss import LossFn
 from fedflat.tasks.task import Task
 
 TASKS_OWN = "cross_entropy"
-"""How run.json says that no loss was given in Python."""
+"""How run.json writes that no loss was given in Python."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class Experiment(RunSettings):
         for one in _REGISTERED:
             object.__setattr__(self, one.name, _read(getattr(self, one.name), one))
         if self.loss is cross_entropy and self.task.classifies:
-            object.__setattr__(self, "loss", None)  # said, but the task's own
+            object.__setattr__(self, "loss", None)  # given, but the task's own
         _refuse_strangers(self)
         for one in SETTINGS:
             if one.about.otherwise is not None or one.name in self.method.topology_settings:
@@ -172,8 +172,8 @@ class Experiment(RunSettings):
         return lr
 
     def info(self) -> ExperimentInfo:
-        """What reports say about the method and the data."""
-        data = self.on.info() if _sayable(self.on, "data set") else None
+        """What reports show about the method and the data."""
+        data = self.on.info() if _has_text_form(self.on, "data set") else None
         return ExperimentInfo(self.method.info(), data)
 
     def as_json(self) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class Experiment(RunSettings):
                 for given in self.local.orders
             ]
         run = {
-            "on": repr(self.on) if _sayable(self.on, "data set") else None,
+            "on": repr(self.on) if _has_text_form(self.on, "data set") else None,
             "model": repr(self.model) if isinstance(self.model, ModelSpec) else None,
             "rounds": self.rounds,
             **{name: getattr(self, name) for name in _OWN},
@@ -214,9 +214,9 @@ class Experiment(RunSettings):
         )
 
 
-def refuse_unsayable(exp: Experiment) -> None:
-    """Refuse to write down a run whose method its text does not make again."""
-    if not _sayable(exp.method, "method"):
+def require_text_form(exp: Experiment) -> None:
+    """Refuse to record a run whose method cannot be made again from its text."""
+    if not _has_text_form(exp.method, "method"):
         raise SettingError(
             f"the method {str(exp.method)[:100]!r} was made by hand, and its text does not make it again: the run "
             "could be neither resumed nor analysed. Register it with @fedflat.method, or run it without a folder."
@@ -224,7 +224,7 @@ def refuse_unsayable(exp: Experiment) -> None:
 
 
 def data_set(given: object) -> DataSpec:
-    """The data set that was given, or what its text says."""
+    """The data set that was given, or the one that its text names."""
     on = parse(given, "data set") if isinstance(given, str) else given
     _must_be(
         "the data", "a data set or its text, such as 'digits(lda(0))'", on, isinstance(on, DataSpec)
@@ -233,7 +233,7 @@ def data_set(given: object) -> DataSpec:
 
 
 def task_of(given: object) -> Task:
-    """The task that was given, or what its text says."""
+    """The task that was given, or the one that its text names."""
     task = parse(given, "task") if isinstance(given, str) else given
     _must_be(
         "the task",
@@ -259,11 +259,11 @@ def _refuse_strangers(exp: Experiment) -> None:
 
 
 def _read(given: object, one: Setting) -> Any:
-    """The value of a setting that registered names say, or what its text says."""
+    """The value of a setting of a registered kind, or the one that its text names."""
     value = parse(given, one.about.registered) if isinstance(given, str) else given
     if value is None and one.default is None:
         return None
-    if not _sayable(value, one.about.registered):
+    if not _has_text_form(value, one.about.registered):
         raise SettingError(
             f"run: {one.name} must be a registered {one.about.registered} or its text, found {given!r:.200}."
         )
@@ -271,17 +271,17 @@ def _read(given: object, one: Setting) -> Any:
 
 
 def _settle(exp: Experiment, one: Setting) -> None:
-    """Let a setting be what was said, or what the method brings, which must be the same; or else
-    what it usually is."""
+    """Set a setting to the given value, or to the method's, which must be equal; else to its
+    default."""
     *group, name = one.path
     holder = getattr(exp, group[0]) if group else exp
-    said, brought = getattr(holder, name), exp.method.topology_settings.get(one.name)
-    if said is not None and brought is not None and said != brought:
+    given, brought = getattr(holder, name), exp.method.topology_settings.get(one.name)
+    if given is not None and brought is not None and given != brought:
         raise SettingError(
-            f"run: {one.name}={said!r} contradicts the method {exp.method}, which brings {brought!r}. Leave it out, or "
-            "take another method."
+            f"run: {one.name}={given!r} contradicts the method {exp.method}, which brings {brought!r}. Leave it out, "
+            "or take another method."
         )
-    known = [value for value in (said, brought, one.about.otherwise) if value is not None]
+    known = [value for value in (given, brought, one.about.otherwise) if value is not None]
     value = _read(known[0], one) if one.about.registered else known[0]
     if group:
         object.__setattr__(exp, group[0], replace(holder, **{name: value}))
@@ -365,7 +365,7 @@ def from_texts(
 
 
 _REGISTERED = tuple(one for one in settings_of(RunSettings) if one.about.registered)
-"""Settings that are said by registered names; a folder from before there was one has its
+"""Settings that are given as registered names; a folder written before a setting existed has its
 default."""
 _OWN = tuple(
     one.name
@@ -383,7 +383,7 @@ def _text(value: Any) -> str | None:
     return None if value is None else repr(value)
 
 
-def _sayable(value: Any, kind: str) -> bool:
+def _has_text_form(value: Any, kind: str) -> bool:
     try:
         return bool(parse(repr(value), kind) == value)
     except Exception:

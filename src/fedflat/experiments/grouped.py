@@ -42,7 +42,7 @@ def groups_described(
     )
     for one in describers_of(setup.exp, setup.job):
         reporter.note(f"  every client is asked for {one}: {one.reveals}")
-    executor = config.settled(config.loads(setup), reporter.note).make()
+    executor = config.resolved(config.loads(setup), reporter.note).make()
     run_folder, on_progress = RunFolder(), reporter.announce(setup.exp, 1, 1)
     setup = collect_descriptions(
         setup,

@@ -49,7 +49,7 @@ ALL, MATCHING = KEPT = ("all", "matching")
 
 
 class Initializer(TextSpec, ABC):
-    """A frozen dataclass that says where a run starts."""
+    """A frozen dataclass that names the start of a run."""
 
     @abstractmethod
     def model(
@@ -66,7 +66,7 @@ class Initializer(TextSpec, ABC):
         """Refuse beforehand what cannot be begun with."""
 
     def digest(self) -> str:
-        """What tells its weights from others, where they come from a file."""
+        """What identifies its weights, where they come from a file."""
         return ""
 
 
@@ -189,7 +189,7 @@ class Pretrained(Initializer):
     """Weights trained in one place first: ``rounds`` visits to everything that ``on``, or the
     server itself, holds.
 
-    The work of a visit is the run's own, but for what is said here. With ``styles`` every image is
+    The work of a visit is the run's own, but for the settings here. With ``styles`` every image is
     trained on in the style of a client, drawn anew each time: ``True`` or a ``mean_style(...)``,
     which every client is then asked for. It is a run of its own in the folder ``start`` of the run
     folder: it can be stopped and gone on with, and looked at.

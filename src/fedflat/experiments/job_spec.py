@@ -37,17 +37,17 @@ ORDER = {
 
 def spec_of_job(job: ClientJob) -> JobSpec:
     """The job in texts; refused if they would not make it again."""
-    untold = [name for name in ("on", "model", "loss") if job.experiment.get(name) is None]
-    if untold:
+    missing = [name for name in ("on", "model", "loss") if job.experiment.get(name) is None]
+    if missing:
         raise SettingError(
-            f"the run cannot be told to clients elsewhere: its {' and its '.join(untold)} can only be said in Python. "
-            "Name them in text, or make the visits here (executor='in-process')."
+            f"the run cannot be sent to clients elsewhere: its {' and its '.join(missing)} can only "
+            "be given in Python. Name them in text, or make the visits here (executor='in-process')."
         )
     own = from_json(dict(job.experiment)).pieces()
     measures = job.pieces[len(own) :]
     if job.pieces[: len(own)] != own or any(_measure(repr(piece)) != piece for piece in measures):
         raise SettingError(
-            f"the run cannot be told to clients elsewhere: {job.experiment['method']!r} and what is measured do not "
+            f"the run cannot be sent to clients elsewhere: {job.experiment['method']!r} and what is measured do not "
             "make its pieces again. Register the method and what it measures, or make the visits here "
             "(executor='in-process')."
         )

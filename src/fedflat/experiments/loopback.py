@@ -42,7 +42,7 @@ class Loopback(TextSpec):
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[LoopbackPool]:
-        """Open a pool whose clients know no more than the messages say."""
+        """Open a pool whose clients know only what the messages contain."""
         spec = decode(encode(spec_of_job(job)))
         assert isinstance(spec, JobSpec)
         device = job.learner.device

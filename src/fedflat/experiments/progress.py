@@ -1,4 +1,4 @@
-"""What a run tells as it goes on: how far it is, how well it does, how long it will take."""
+"""The progress of a run: rounds done, scores, time left."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ was slow an hour ago need not be now."""
 
 @dataclass(frozen=True)
 class Progress:
-    """What there is to tell when a round is done, or, before round 0, when a client has said what
-    it is like."""
+    """The progress after a round or, before round 0, after a client sent its description."""
 
     round: int
     rounds: int
@@ -32,7 +31,7 @@ class Progress:
     pace: float = 0.0
     """Seconds a round, over the rounds of the last minutes."""
     described: tuple[int, int] | None = None
-    """Before round 0: how many clients have said what they are like, of how many."""
+    """Before round 0: how many clients sent their description, of how many."""
     phase: str = ""
     """What is trained, if it is not the run itself: `PRETRAINING`."""
     study_left: float | None = None
@@ -56,7 +55,7 @@ class Stopwatch:
         """Rounds and when they had been made, in the last minutes."""
 
     def progress(self, run: RunState, rounds: int, loss: float, rows: list[Row]) -> Progress:
-        """What to tell now."""
+        """The progress after the last round."""
         now, before = run.ledger, self.ledger
         speed = (now.samples - before.samples) / max(now.training - before.training, 1e-9)
         while len(self.marks) > 1 and self.marks[1][1] <= now.seconds - RECENT:

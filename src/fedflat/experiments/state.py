@@ -22,7 +22,7 @@ from fedflat.server.piece import ServerState
 from fedflat.topologies.topology import SERVER
 
 CLIENTS = "clients"
-"""The group that says where the state of clients is in the file."""
+"""The group with the places of the clients' states in the file."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ class RunState:
                 groups[f"shadow/{key}/{name}"] = {"value": tensor}
         return groups | {CLIENTS: self.clients.table(self.round)}
 
-    def facts(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """The numbers that are not tensors."""
         busy = {"busy": dict(self.ledger.busy)} if self.ledger.busy else {}
         return {"ledger": self.ledger.spent | busy}
@@ -86,9 +86,9 @@ def read_checkpoint(
     ``clients`` are restored. Raises `Damaged` if the checkpoint is not what was written, and
     `RunError` if it belongs to another run.
     """
-    groups, facts = store.read(round)
-    check(facts, CHECKPOINT)
-    if facts["run"] != identity:
+    groups, values = store.read(round)
+    check(values, CHECKPOINT)
+    if values["run"] != identity:
         raise RunError(
             f"{store.folder}: the checkpoint of round {round} is not of this run, but of another "
             "one. Put back the run's own, or remove the folder to start from the beginning."
@@ -97,12 +97,12 @@ def read_checkpoint(
         clients.restore(
             {known: store.group(known, CLIENTS) for known in store.rounds() if known <= round}
         )
-        run = state_of_groups(round, groups, facts, clients)
+        run = state_of_groups(round, groups, values, clients)
     except FedflatError:
         raise
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise Damaged(f"its tensors are not those of a run: {error}") from None
-    return run, {name: LogPosition(**facts[name]) for name in LOGS}
+    return run, {name: LogPosition(**values[name]) for name in LOGS}
 
 
 def last_state(folder: Path, identity: str) -> RunState:
@@ -120,7 +120,7 @@ def last_state(folder: Path, identity: str) -> RunState:
 
 
 def state_of_groups(
-    round: int, groups: dict[str, Group], facts: dict[str, Any], clients: ClientStates
+    round: int, groups: dict[str, Group], values: dict[str, Any], clients: ClientStates
 ) -> RunState:
     """The inverse of `RunState.groups` and `RunState.facts`, with the restored ``clients``."""
     models: dict[str, Model] = {}
@@ -144,7 +144,7 @@ def state_of_groups(
     if not models:
         raise KeyError("model")
     states = {slot: states.get(slot, {}) for slot in models}
-    return RunState(round, models, states, averages, clients, Ledger(**facts["ledger"]), sent)
+    return RunState(round, models, states, averages, clients, Ledger(**values["ledger"]), sent)
 
 
 def _broadcast(round: int, group: Group) -> Broadcast:

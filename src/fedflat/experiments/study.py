@@ -23,7 +23,7 @@ from fedflat.execution.profiling.profiled import Wanted, profiled
 from fedflat.experiments.choose_executor import RunLoad
 from fedflat.experiments.descriptions import load_descriptions
 from fedflat.experiments.execution_config import ExecutionConfig, merge_config
-from fedflat.experiments.experiment import Experiment, from_texts, refuse_unsayable
+from fedflat.experiments.experiment import Experiment, from_texts, require_text_form
 from fedflat.experiments.groups import groups_of
 from fedflat.experiments.loggers import with_loggers
 from fedflat.experiments.prepare import prepare
@@ -41,8 +41,8 @@ from fedflat.experiments.run_folder.record import read_record, read_rows, same_v
 from fedflat.experiments.run_folder.run_folder import (
     PAUSE,
     DiskRunFolder,
+    PrintLine,
     RunFolder,
-    Say,
     check_pause,
     make_folder,
 )
@@ -69,9 +69,9 @@ class Reporter:
     """Callbacks for progress and messages; silent by default."""
 
     announce: Announce = lambda exp, place, total: lambda progress: None
-    say: Say = lambda text: None
+    print_line: PrintLine = lambda text: None
     """Called with messages that are shown even with ``--quiet``, such as damaged files."""
-    note: Say = lambda text: None
+    note: PrintLine = lambda text: None
     """Called with remarks about the run."""
 
 
@@ -103,7 +103,7 @@ def run_one(
     setup = prepare(exp, config.device)
     config.check(setup, out)
     _note_partitions([exp], reporter)
-    config = config.settled(config.loads(setup), reporter.note)
+    config = config.resolved(config.loads(setup), reporter.note)
     run_folder: RunFolder = RunFolder()
     if out is not None:
         run_folder = _create(setup, config, out, checkpoint_every, reporter)
@@ -129,7 +129,7 @@ def _note_partitions(each: Iterable[Experiment], reporter: Reporter) -> None:
 def _create(
     setup: RunSetup, config: ExecutionConfig, out: Path, pause: float, reporter: Reporter
 ) -> DiskRunFolder:
-    refuse_unsayable(setup.exp)
+    require_text_form(setup.exp)
     return DiskRunFolder.create(
         out,
         setup.exp.texts(),
@@ -137,7 +137,7 @@ def _create(
         origin=origin_of(setup),
         info=setup.exp.info(),
         pause=pause,
-        say=reporter.say,
+        print_line=reporter.print_line,
     )
 
 
@@ -164,11 +164,11 @@ def run_many(
         config.check(setup, out)
         loads += config.loads(setup)
     _note_partitions({repr(exp.on): exp for exp in reversed(experiments)}.values(), reporter)
-    config = config.settled(loads, reporter.note)
+    config = config.resolved(loads, reporter.note)
     names = folder_names(experiments)
     if out is not None:
         for exp in experiments:
-            refuse_unsayable(exp)
+            require_text_form(exp)
         make_folder(out)
         runs = [PlannedRun(n, e.texts()) for n, e in zip(names, experiments, strict=True)]
         new_plan(runs, config.as_json(), target).write(out)
@@ -230,7 +230,9 @@ def resume(
                     prepare(exp, config.device), config, at, checkpoint_every, reporter
                 )
             else:
-                run_folder = DiskRunFolder.open(at, pause=checkpoint_every, say=reporter.say)
+                run_folder = DiskRunFolder.open(
+                    at, pause=checkpoint_every, print_line=reporter.print_line
+                )
             with closing(run_folder):
                 check_planned(at, entry.experiment)
                 refuse_unmet(run_folder.record.experiment.plugins, exact=True)
@@ -240,7 +242,7 @@ def resume(
                     continue
                 setup = prepare(exp, own.device)
                 run_folder.compare(origin_of(setup))
-                own = own.settled(own.loads(setup), reporter.note)
+                own = own.resolved(own.loads(setup), reporter.note)
                 run_folder.change_execution(own.as_json())
                 results.append(
                     _train(setup, own, run_folder, reporter, place, study, profile, until)
@@ -294,7 +296,7 @@ def _finished(
                 reported_models(setup).weights(setup.job.learner, run),
                 lost,
             )
-            reporter.say(
+            reporter.print_line(
                 f"{run_folder.folder}: damaged and written again from the checkpoint: the model "
                 f"{' and '.join(map(repr, lost))}."
             )

@@ -26,7 +26,7 @@ class StudyTime:
         """The progress callback of the run at ``place``, counted from 1."""
         method, later = self.runs[place - 1][0], [run for run in self.runs[place:] if run[1]]
 
-        def timed_tell(progress: Progress) -> None:
+        def with_study_left(progress: Progress) -> None:
             if not later or not progress.round or progress.phase:
                 return on_progress(progress)
             self.paces[method] = progress.pace
@@ -34,4 +34,4 @@ class StudyTime:
             after = sum(rounds * self.paces.get(name, usual) for name, rounds in later)
             return on_progress(replace(progress, study_left=progress.left + after))
 
-        return timed_tell
+        return with_study_left

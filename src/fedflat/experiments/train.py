@@ -85,7 +85,7 @@ def train(
         if resumed
         else exp.init.model(exp, job.learner, population.descriptions, pretrain)
     )
-    observers = callbacks(setup, run_folder.say)
+    observers = callbacks(setup, run_folder.print_line)
     for one in observers:
         job = one.job(job)
     end = min(until or exp.rounds, exp.rounds)
@@ -272,11 +272,11 @@ def train_first(
     """
     before = prepare(exp, device)
 
-    def tell_phase(progress: Progress) -> None:
+    def report_phase(progress: Progress) -> None:
         on_progress(replace(progress, phase=PRETRAINING))
 
     with closing(run_folder.before(before, place)) as own:
-        result = train(before, executor=executor, run_folder=own, on_progress=tell_phase)
+        result = train(before, executor=executor, run_folder=own, on_progress=report_phase)
     assert result.model is not None
     if result.diverged:
         raise RunError(f"the run that came first, on {exp.on}, diverged. Lower its learning rate.")

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedflat.execution.profiling.categories import ROOMS, START
-from fedflat.execution.profiling.report import Profile, error, facts, shares, speedscope, text
+from fedflat.execution.profiling.report import (
+    Profile,
+    error,
+    profile_json,
+    shares,
+    speedscope,
+    text,
+)
 from fedflat.execution.profiling.sampler import SampleCount, Samples, StackFrame
 
 GRADIENT = (StackFrame("run", "go"), StackFrame("fedflat.client.learner", "Oracle.__call__"))
@@ -73,8 +80,8 @@ def test_no_round_was_done() -> None:
     assert "local gradient     3.00     75.0\n" in text(Profile(HERE))
 
 
-def test_facts() -> None:
-    found = json.loads(facts(Profile(HERE, WORKERS, rounds=4)))
+def test_profile_json() -> None:
+    found = json.loads(profile_json(Profile(HERE, WORKERS, rounds=4)))
     assert found["rounds"] == 4
     assert found["here"]["seconds"] == {
         **dict.fromkeys(ROOMS, 0.0),
@@ -91,7 +98,7 @@ def test_facts() -> None:
     )
     assert found["workers"]["count"] == 2
     assert found["workers"]["samples"] == 100
-    assert "workers" not in json.loads(facts(Profile(HERE)))
+    assert "workers" not in json.loads(profile_json(Profile(HERE)))
 
 
 @given(st.dictionaries(st.sampled_from(ROOMS), st.floats(0.01, 1e4), min_size=1))

@@ -73,11 +73,11 @@ def follow(
     said: list[str] | None = None,
 ) -> None:
     exp = experiment("fedgloss(rho_s=0.05, rho_l=0.05)")
-    say = (said if said is not None else []).append
+    print_line = (said if said is not None else []).append
     made = (
-        DiskRunFolder.open(folder, say=say)
+        DiskRunFolder.open(folder, print_line=print_line)
         if again
-        else DiskRunFolder.create(folder, exp.texts(), {}, say=say)
+        else DiskRunFolder.create(folder, exp.texts(), {}, print_line=print_line)
     )
     with closing(LoggedRunFolder(made, [logger])) as run_folder:
         train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(stop))

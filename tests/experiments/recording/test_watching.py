@@ -263,7 +263,7 @@ def test_a_metric_that_fails_does_not_end_the_run(tmp_path: Path, where: str) ->
     key = f"clumsy(where='{where}')"
     exp, said = experiment(), []
     with closing(
-        DiskRunFolder.create(tmp_path / "run", exp.texts(), {}, say=said.append)
+        DiskRunFolder.create(tmp_path / "run", exp.texts(), {}, print_line=said.append)
     ) as run_folder:
         result = train(
             exp,

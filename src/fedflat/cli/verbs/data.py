@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.job == "get":
         from fedflat.data.files import fetch
 
-        folder = fetch.get(args.name, Path(args.data_dir) if args.data_dir else None, _say)
+        folder = fetch.get(args.name, Path(args.data_dir) if args.data_dir else None, _print_line)
         print(folder or f"{args.name} {fetch.origin(args.name)} and needs no files.")
     else:
         from fedflat.cli.groups import show_data
@@ -62,5 +62,5 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     print(text, file=sys.stderr)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedflat.execution.profiling.report import SPEEDSCOPE, Profile, facts, speedscope, text
+from fedflat.execution.profiling.report import SPEEDSCOPE, Profile, profile_json, speedscope, text
 from fedflat.execution.profiling.sampler import StackSampler
 from fedflat.execution.profiling.worker_samples import tapping
 from fedflat.files import write_file
@@ -21,23 +21,23 @@ Listener = Callable[[Any], None]
 
 @contextmanager
 def profiled(wanted: Wanted, folder: Path | None) -> Iterator[Callable[[Listener], Listener]]:
-    """Look on, and in the end, however it comes, write the profile into ``folder`` and give it to
-    who wants it.
+    """Profile a block; at its end, also after an error, write the profile into ``folder`` and pass
+    it on.
 
-    What it gives makes of a listener to rounds one by whom they are counted too.
+    Yields a function that wraps a progress callback so that it also counts rounds.
     """
     if wanted is False:
-        yield lambda tell: tell
+        yield lambda listener: listener
         return
     rounds = 0
 
-    def counted(tell: Listener) -> Listener:
-        def hear(tick: Any) -> None:
+    def counted(listener: Listener) -> Listener:
+        def count_round(tick: Any) -> None:
             nonlocal rounds
             rounds += bool(tick.round)
-            tell(tick)
+            listener(tick)
 
-        return hear
+        return count_round
 
     sampler = StackSampler()
     with tapping() as workers:
@@ -47,7 +47,7 @@ def profiled(wanted: Wanted, folder: Path | None) -> Iterator[Callable[[Listener
         finally:
             profile = Profile(sampler.samples(), tuple(workers), rounds, folder)
             if folder is not None:
-                write_file(folder / "profile.json", facts(profile).encode())
+                write_file(folder / "profile.json", profile_json(profile).encode())
                 write_file(folder / SPEEDSCOPE, speedscope(profile, folder.name).encode())
             (_print if wanted is True else wanted)(profile)
 

@@ -24,7 +24,7 @@ class Profile:
     here: Samples
     """This process."""
     workers: tuple[Samples, ...] = ()
-    """Those worker processes that could still tell."""
+    """The worker processes that reported their samples."""
     rounds: int = 0
     """Rounds that were done while looking on."""
     folder: Path | None = field(default=None, compare=False)
@@ -121,7 +121,7 @@ def _precision(where: str, *seen: Samples) -> str:
     )
 
 
-def facts(profile: Profile) -> str:
+def profile_json(profile: Profile) -> str:
     """The rooms as JSON."""
 
     def of(rooms: dict[str, float], *seen: Samples) -> dict[str, object]:

@@ -73,7 +73,7 @@ class Taps:
 
 @contextmanager
 def tapped(line: Connection | None) -> Iterator[None]:
-    """What a worker does in here is looked at, until it is told to end, even in the middle of a
+    """What a worker does in here is sampled until it is stopped, even in the middle of a
     visit."""
     if line is None:
         yield

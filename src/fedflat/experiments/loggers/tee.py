@@ -34,7 +34,11 @@ class LoggedRunFolder(RunFolder):
 
     def __init__(self, run_folder: DiskRunFolder, loggers: Sequence[Logger]) -> None:
         super().__init__()
-        self.run_folder, self.place, self.say = run_folder, run_folder.place, run_folder.say
+        self.run_folder, self.place, self.print_line = (
+            run_folder,
+            run_folder.place,
+            run_folder.print_line,
+        )
         self._loggers = list(loggers)
         self._call(lambda logger: own_folder(run_folder.folder / (logger.folder or logger.name)))
 
@@ -47,7 +51,7 @@ class LoggedRunFolder(RunFolder):
                     what(logger)
             except Exception as error:
                 self._loggers.remove(logger)
-                self.run_folder.say(
+                self.run_folder.print_line(
                     f"the logger {logger.name} failed ({type(error).__name__}: {error}) and is "
                     "not used any more. The "
                     f"run continues, and {self.run_folder.folder} has all its numbers."

@@ -8,7 +8,7 @@ from functools import partial
 
 from fedflat.client.training import ClientJob
 from fedflat.errors import SettingError
-from fedflat.experiments.callbacks import CallbackFactory, RunCallback, Say
+from fedflat.experiments.callbacks import CallbackFactory, PrintLine, RunCallback
 from fedflat.experiments.recording.recorder import Metric, RoundView
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import parse_list, registered
@@ -47,13 +47,15 @@ class Recorder(RunCallback):
 
     setup: RunSetup
     metrics: tuple[Metric, ...] = ()
-    say: Say = lambda text: None
+    print_line: PrintLine = lambda text: None
     failed: set[str] = field(default_factory=set)
     """The keys of metrics whose failure was reported."""
 
     @classmethod
-    def of(cls, setup: RunSetup, text: str | None, say: Say = lambda text: None) -> Recorder:
-        """The recorder of the metrics that a text names; ``say`` is called if one fails."""
+    def of(
+        cls, setup: RunSetup, text: str | None, print_line: PrintLine = lambda text: None
+    ) -> Recorder:
+        """The recorder of the metrics that a text names; ``print_line`` is called if one fails."""
         metrics = metrics_of(text)
         server = setup.server
         if metrics and server.groups_known and len(server.slots) > 1:
@@ -65,7 +67,7 @@ class Recorder(RunCallback):
             metrics = tuple(metric for metric in metrics if _is_defined(metric, setup))
         for metric in metrics:
             metric.check(setup)
-        return cls(setup, metrics, say)
+        return cls(setup, metrics, print_line)
 
     def costs(self) -> list[str]:
         """What each metric costs."""
@@ -97,7 +99,7 @@ class Recorder(RunCallback):
         """Report a metric's first failure; the run continues."""
         if metric.key not in self.failed:
             self.failed.add(metric.key)
-            self.say(
+            self.print_line(
                 f"recording {metric.key} failed in round {t} ({type(error).__name__}: {error}). "
                 "The metric is left out "
                 "of this round, and of later rounds in which it fails. The run continues."
@@ -107,8 +109,8 @@ class Recorder(RunCallback):
 def recording_callback(text: str | None) -> CallbackFactory:
     """The metrics that a text names, as a callback of a run; no callback if it names none."""
 
-    def callbacks(setup: RunSetup, say: Say) -> Sequence[RunCallback]:
-        recorder = Recorder.of(setup, text, say)
+    def callbacks(setup: RunSetup, print_line: PrintLine) -> Sequence[RunCallback]:
+        recorder = Recorder.of(setup, text, print_line)
         return [recorder] if recorder.metrics else []
 
     return callbacks

@@ -20,7 +20,7 @@ class Scenario:
     digest: str = ""
     """The digest of data that were given in Python."""
     recorded_info: DataInfo | None = field(default=None, compare=False)
-    """What the run folder says about the data; None: the text is read when it is needed."""
+    """The run folder's description of the data; None: the text is read when it is needed."""
 
     @classmethod
     def of(

@@ -166,7 +166,7 @@ def write_tensors(path: Path, tensors: Group) -> TensorFile:
 
 
 def read_tensors(folder: Path, entry: TensorFile) -> Group:
-    """The tensors of a file in ``folder``; `Damaged` if it is not what its entry says."""
+    """The tensors of a file in ``folder``; `Damaged` if it does not match its entry."""
     if Path(entry.file).name != entry.file:
         raise Damaged(f"{entry.file!r} is not a file beside its list")
     try:

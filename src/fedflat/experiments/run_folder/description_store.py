@@ -52,7 +52,7 @@ class StoredDescription(NamedTuple):
 class DescriptionStore:
     """The descriptions of a run's clients, in ``folder`` if there is one.
 
-    ``say`` is called with a sentence about each damaged file. With ``held=False`` the files are
+    ``print_line`` is called with a sentence about each damaged file. With ``held=False`` the files are
     only read, since another process may be writing them.
     """
 
@@ -60,7 +60,7 @@ class DescriptionStore:
         self,
         folder: Path | None = None,
         identity: str = "",
-        say: Callable[[str], None] = lambda text: None,
+        print_line: Callable[[str], None] = lambda text: None,
         *,
         held: bool = True,
     ) -> None:
@@ -74,7 +74,7 @@ class DescriptionStore:
             except RunError as error:
                 if not held:
                     raise
-                say(f"the client descriptions are damaged and are requested again: {error}")
+                print_line(f"the client descriptions are damaged and are requested again: {error}")
                 discard(self._log.path)
         self._entries = {
             (row["by"], row["client"]): note for row in rows if (note := _note(row)) is not None
@@ -86,7 +86,7 @@ class DescriptionStore:
             try:
                 self._spill.check(note.place)
             except Damaged:
-                say(f"the description of client {key[1]} is damaged and is requested again.")
+                print_line(f"the description of client {key[1]} is damaged and is requested again.")
                 del self._entries[key]
 
     def __contains__(self, key: tuple[str, int]) -> bool:

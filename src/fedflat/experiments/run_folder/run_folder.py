@@ -44,7 +44,7 @@ from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState, read_checkpoint
 from fedflat.files import NEW, Damaged, hold, refuse_link, unwritable
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 FIRST = "start"
 """The subfolder of a run that is made first, for an initializer."""
 DESCRIPTIONS = "descriptions"
@@ -62,7 +62,7 @@ class RunFolder:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.recorded: list[Row] = []
-        self.say: Say = lambda text: None
+        self.print_line: PrintLine = lambda text: None
         self.status = "running"
 
     def resume(self, clients: ClientStates) -> RunState | None:
@@ -116,10 +116,10 @@ class DiskRunFolder(RunFolder):
     """A run folder on disk. ``pause`` is the least time between two checkpoints, in seconds."""
 
     def __init__(
-        self, folder: Path, record: RunRecord, lock: IO[bytes], pause: float, say: Say
+        self, folder: Path, record: RunRecord, lock: IO[bytes], pause: float, print_line: PrintLine
     ) -> None:
         super().__init__()
-        self.folder, self.record, self.pause, self.say = folder, record, pause, say
+        self.folder, self.record, self.pause, self.print_line = folder, record, pause, print_line
         self.status = record.status
         self._lock = lock
         self.place = folder / "checkpoint"
@@ -146,7 +146,7 @@ class DiskRunFolder(RunFolder):
         origin: Origin = Origin(),
         info: ExperimentInfo | None = None,
         pause: float = PAUSE,
-        say: Say = lambda text: None,
+        print_line: PrintLine = lambda text: None,
     ) -> DiskRunFolder:
         """Create the folder of a new run; ``origin`` identifies its data and its module, and
         ``info`` is what reports say about it."""
@@ -155,18 +155,18 @@ class DiskRunFolder(RunFolder):
         lock = hold(folder)
         record = RunRecord.new(experiment, execution, origin, info)
         record.write(folder)
-        return cls(folder, record, lock, pause, say)
+        return cls(folder, record, lock, pause, print_line)
 
     @classmethod
     def open(
-        cls, folder: Path, *, pause: float = PAUSE, say: Say = lambda text: None
+        cls, folder: Path, *, pause: float = PAUSE, print_line: PrintLine = lambda text: None
     ) -> DiskRunFolder:
         """Open the folder of an existing run."""
         same_version(folder, read_record(folder).version)
         refuse_link(folder / "checkpoint")
         lock = hold(folder)
         try:
-            return cls(folder, read_record(folder), lock, pause, say)
+            return cls(folder, read_record(folder), lock, pause, print_line)
         except BaseException:
             lock.close()
             raise
@@ -184,7 +184,7 @@ class DiskRunFolder(RunFolder):
                 run, marks = read_checkpoint(self._store, round, self.record.identity, clients)
             except Damaged as error:
                 damaged = True
-                self.say(
+                self.print_line(
                     f"the checkpoint of round {round} is damaged ({error}); trying the one before it."
                 )
                 self._store.forget(round)
@@ -192,7 +192,7 @@ class DiskRunFolder(RunFolder):
             self._rewind(marks)
             return run
         if damaged:
-            self.say("no checkpoint is whole: the run starts from its beginning.")
+            self.print_line("no checkpoint is whole: the run starts from its beginning.")
         if self._other_start:
             raise RunError(
                 f"{self.folder} has no checkpoint and must begin again, but this module has other weights to begin "
@@ -205,7 +205,7 @@ class DiskRunFolder(RunFolder):
         """A subfolder, which may exist already."""
         folder = self.folder / place
         if (folder / "run.json").exists():
-            run_folder = DiskRunFolder.open(folder, pause=self.pause, say=self.say)
+            run_folder = DiskRunFolder.open(folder, pause=self.pause, print_line=self.print_line)
             run_folder.compare(origin_of(setup))
             return run_folder
         return DiskRunFolder.create(
@@ -215,12 +215,12 @@ class DiskRunFolder(RunFolder):
             origin=origin_of(setup),
             info=setup.exp.info(),
             pause=self.pause,
-            say=self.say,
+            print_line=self.print_line,
         )
 
     def description_store(self) -> DescriptionStore:
         """In a subfolder."""
-        return DescriptionStore(self.folder / DESCRIPTIONS, self.record.identity, self.say)
+        return DescriptionStore(self.folder / DESCRIPTIONS, self.record.identity, self.print_line)
 
     def write_groups(self, groups: Grouped | None) -> None:
         """Write the groups of clients, also in place of a damaged file. Refuse to resume with other
@@ -231,7 +231,7 @@ class DiskRunFolder(RunFolder):
         try:
             before = read_groups(self.folder, identity)
         except Damaged as error:
-            self.say(f"{self.folder / GROUPS} is damaged ({error}): it is written again.")
+            self.print_line(f"{self.folder / GROUPS} is damaged ({error}): it is written again.")
         if before is not None and before.groups != groups.groups:
             raise RunError(
                 f"{self.folder} was begun with other groups of clients than {groups.by} makes now ({GROUPS} has them). "
@@ -267,7 +267,7 @@ class DiskRunFolder(RunFolder):
         if not force and now - self._written < max(self.pause, 20 * self._cost):
             return
         self._store.write(
-            run.round, run.groups(), {"run": self.record.identity, **run.facts(), **self._marks()}
+            run.round, run.groups(), {"run": self.record.identity, **run.values(), **self._marks()}
         )
         run.clients.release(min(self._store.rounds()))
         self._written = time.monotonic()

@@ -27,7 +27,7 @@ KINDS: dict[str, Schema] = {
     "ModelLike": (str, None),
     "ExecutorLike": (str, None),
 }
-"""How a setting of each kind is written; what only Python can say is null."""
+"""How a setting of each kind is written; what was given in Python is null."""
 
 
 def _group(settings: Sequence[Setting], perhaps: str = "") -> dict[str, Schema]:

@@ -89,7 +89,7 @@ def read_target(folder: Path) -> float | None:
 
 
 def read_plan(folder: Path) -> StudyPlan:
-    """Read study.json; an error that says what to do if it is not as it was written."""
+    """Read study.json; an error with advice if it was changed."""
     path = folder / FILE
     if not os.path.lexists(path):
         raise RunError(
@@ -126,22 +126,24 @@ def is_run(folder: Path) -> bool:
     return os.path.lexists(folder / "run.json")
 
 
-def runs_in(folder: Path, say: Callable[[str], object] = lambda text: None) -> list[Path]:
+def runs_in(folder: Path, print_line: Callable[[str], object] = lambda text: None) -> list[Path]:
     """The folder itself if it is a run, or the runs of its study that have begun.
 
-    ``say`` is called with a sentence about the others.
+    ``print_line`` is called with a sentence about the others.
     """
     if is_run(folder):
         return [folder]
     planned = read_plan(folder).runs
     begun = [run for run in planned if is_run(folder / run.folder)]
     if len(begun) < len(planned):
-        say(f"{len(planned) - len(begun)} of the {len(planned)} runs in {folder} have not begun.")
+        print_line(
+            f"{len(planned) - len(begun)} of the {len(planned)} runs in {folder} have not begun."
+        )
     found = []
     for run in begun:
         place = folder / run.folder
         if _is_another(place, run.experiment):
-            say(f"{_another(place)} It is left out.")
+            print_line(f"{_another(place)} It is left out.")
         else:
             found.append(place)
     return found

@@ -159,11 +159,11 @@ class _Calls(ast.NodeTransformer):
                 for n in COUNTED[name]
             }
             now = {n: value for n, value in self.change(name, given).items() if value != given[n]}
-            self._say(node, list(parameters), now)
+            self._write_values(node, list(parameters), now)
         return node
 
     @staticmethod
-    def _say(node: ast.Call, names: list[str], now: Given) -> None:
+    def _write_values(node: ast.Call, names: list[str], now: Given) -> None:
         """Replace values in place, or append them by name."""
         for name, value in now.items():
             text = ast.parse(repr(value), mode="eval").body

@@ -50,7 +50,7 @@ def main(words: list[str]) -> int:
         for plugin in words[6:]:
             load_plugin(plugin)
         wait_until_free(folder / name)
-        reporter = Reporter(progress_sender, sentence_sender("say"), sentence_sender("note"))
+        reporter = Reporter(progress_sender, sentence_sender("line"), sentence_sender("note"))
         options: dict[str, Any] = {
             "reporter": reporter,
             "checkpoint_every": float(words[5]),
@@ -104,10 +104,10 @@ def planned_experiment(folder: Path, name: str) -> Experiment:
     return next(from_texts(run.experiment) for run in read_plan(folder).runs if run.folder == name)
 
 
-def send(**facts: Any) -> None:
+def send(**message: Any) -> None:
     """Send values to the parent. If it has exited, stop the run."""
     try:
-        print(json.dumps(facts), flush=True)
+        print(json.dumps(message), flush=True)
     except (BrokenPipeError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise KeyboardInterrupt from None

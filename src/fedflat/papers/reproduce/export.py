@@ -55,7 +55,7 @@ def write_tables(plan: TablePlan) -> list[str]:
     return [*problems, *draw(plan, shown)]
 
 
-def facts(line: TableLine) -> dict[str, Any]:
+def line_values(line: TableLine) -> dict[str, Any]:
     """Return the values of one cell. None where there is no number."""
     one, entry = line.status, line.status.entry
     cell = entry.cell
@@ -94,7 +94,8 @@ def _number(value: float | None) -> float | None:
 def as_json(plan: TablePlan, shown: Sequence[TableLine]) -> str:
     """Return the table as JSON, with the curve of each seed."""
     cells = [
-        facts(line) | {"by_seed": [asdict(seed) for seed in line.status.seeds]} for line in shown
+        line_values(line) | {"by_seed": [asdict(seed) for seed in line.status.seeds]}
+        for line in shown
     ]
     for seed in (seed for cell in cells for seed in cell["by_seed"]):
         seed["value"] = _number(seed["value"])
@@ -111,7 +112,7 @@ def as_csv(plan: TablePlan, shown: Sequence[TableLine]) -> str:
     writer.writerow([*COLUMNS, *(["headline"] if with_headline else [])])
     for line in shown:
         values = (
-            facts(line) | ({"headline": line.headline.name} if with_headline else {})
+            line_values(line) | ({"headline": line.headline.name} if with_headline else {})
         ).values()
         writer.writerow(
             " ".join(map(str, v)) if isinstance(v, list) else "" if v is None else v for v in values

@@ -52,8 +52,8 @@ class RunningJob:
             message = json.loads(line)
             self.round, self.left = message.get("round", self.round), message.get("left", self.left)
             self.doing = message.get("doing", self.doing)
-            if "say" in message:
-                self.messages.append(message["say"])
+            if "line" in message:
+                self.messages.append(message["line"])
 
 
 @dataclass
