@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -67,10 +66,6 @@ class Skew:
             distance=float(distance),
             population=len(counts) if population is None else population,
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """The statistics by name, for JSON."""
-        return asdict(self)
 
     def describe(self) -> str:
         """The statistics in three lines; in one line if there are no classes."""

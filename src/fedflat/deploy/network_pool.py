@@ -12,8 +12,7 @@ from fedflat.core.failures import AWAY, CRASHED, LATE, REFUSED, ClientFailure
 from fedflat.core.messages import Broadcast
 from fedflat.deploy.envelope import Letter
 from fedflat.deploy.session import SLOWEST, STEP, Session
-from fedflat.execution.client_pool import ClientPool, Left, PoolOutcome, Then, threads
-from fedflat.execution.scheduler import run_chains
+from fedflat.execution.client_pool import PoolOutcome, RemoteClientPool
 from fedflat.execution.state_ids import StateIds
 from fedflat.execution.wire_envelope import message_id
 from fedflat.execution.wire_format import (
@@ -52,7 +51,7 @@ class _Pending:
     """Seconds after which it is sent again to a client that does nothing: it was lost."""
 
 
-class NetworkPool(ClientPool):
+class NetworkPool(RemoteClientPool):
     """Sends requests through a session. Clients keep their states.
 
     Args:
@@ -79,18 +78,6 @@ class NetworkPool(ClientPool):
     def use_states(self, ids: StateIds) -> None:
         """Name the states of clients by these ids."""
         self.ids = ids
-
-    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
-        """Yield the outcomes of all requests; the server aggregates with one thread."""
-        with threads(1):
-            yield from super().run(requests)
-
-    def run_chains(
-        self, requests: Sequence[Request], then: Then, left: Left
-    ) -> Iterator[PoolOutcome]:
-        """Yield the last outcome of each chain."""
-        with threads(1):
-            yield from run_chains(self, requests, then, left)
 
     def begin(self) -> None:
         """Give up what an earlier exchange has left; its replies are dropped when they come."""

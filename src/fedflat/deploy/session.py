@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fedflat.core.json_schema import check
@@ -334,8 +333,3 @@ class Session:
 def _names(names: Sequence[str]) -> str:
     shown = ", ".join(names[:8]) or "no client"
     return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-
-
-def log_path(folder: Path, run: str) -> Path:
-    """The log of a run: who was online, who joined, and every reply that came."""
-    return folder / RUNS / f"{run}.jsonl"

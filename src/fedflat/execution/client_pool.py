@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, runtime_checkable
@@ -14,7 +15,7 @@ from fedflat.core.failures import ClientFailure
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.errors import FedflatError
-from fedflat.execution.scheduler import Left, PoolOutcome, Then, run_requests
+from fedflat.execution.scheduler import Left, PoolOutcome, Then, run_chains, run_requests
 from fedflat.execution.state_ids import StateIds
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "Executor",
     "Left",
     "PoolOutcome",
+    "RemoteClientPool",
+    "SequentialClientPool",
     "StatefulPool",
     "Then",
 ]
@@ -137,6 +140,49 @@ def run_or_fail(
 
 ExecutorLike = str | Executor
 """An executor, or the name of one of fedflat's."""
+
+
+class SequentialClientPool(ClientPool):
+    """A pool in this process, with one request at a time: a second one would only take memory."""
+
+    def __init__(self) -> None:
+        self.queue: deque[Request] = deque()
+
+    def begin(self) -> None:
+        """Drop the requests of an exchange that was given up."""
+        self.queue.clear()
+
+    def accepts(self, ahead: int) -> bool:
+        """Whether no request is waiting."""
+        return ahead == 0
+
+    def submit(self, request: Request) -> None:
+        """Take a request."""
+        self.queue.append(request)
+
+    def collect(self) -> Sequence[PoolOutcome]:
+        """Answer the next request."""
+        return [self.answer(self.queue.popleft())] if self.queue else []
+
+    @abstractmethod
+    def answer(self, request: Request) -> PoolOutcome:
+        """Do the work of one request."""
+
+
+class RemoteClientPool(ClientPool):
+    """A pool of other processes. The caller aggregates with one thread, as they use the cores."""
+
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        """Yield the outcomes of all requests."""
+        with threads(1):
+            yield from super().run(requests)
+
+    def run_chains(
+        self, requests: Sequence[Request], then: Then, left: Left
+    ) -> Iterator[PoolOutcome]:
+        """Yield the last outcome of each chain."""
+        with threads(1):
+            yield from run_chains(self, requests, then, left)
 
 
 @contextmanager

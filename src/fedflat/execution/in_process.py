@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,7 +10,14 @@ import torch
 
 from fedflat.client.training import ClientJob, Request
 from fedflat.data.federation import Federation
-from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source, run_or_fail, threads
+from fedflat.execution.client_pool import (
+    ClientPool,
+    PoolOutcome,
+    SequentialClientPool,
+    Source,
+    run_or_fail,
+    threads,
+)
 from fedflat.kernels.allocator import keep_memory
 from fedflat.registry.specs import TextSpec, register
 
@@ -39,22 +45,10 @@ class InProcess(TextSpec):
             yield _InProcessPool(job, fed)
 
 
-class _InProcessPool(ClientPool):
+class _InProcessPool(SequentialClientPool):
     def __init__(self, job: ClientJob, fed: Federation) -> None:
+        super().__init__()
         self.job, self.fed = job, fed
-        self.queue: deque[Request] = deque()
 
-    def begin(self) -> None:
-        self.queue.clear()
-
-    def accepts(self, ahead: int) -> bool:
-        """One at a time: a request that waits would only take memory."""
-        return ahead == 0
-
-    def submit(self, request: Request) -> None:
-        self.queue.append(request)
-
-    def collect(self) -> Sequence[PoolOutcome]:
-        if not self.queue:
-            return []
-        return [run_or_fail(self.job, self.queue.popleft(), self.fed.data)]
+    def answer(self, request: Request) -> PoolOutcome:
+        return run_or_fail(self.job, request, self.fed.data)

@@ -2,57 +2,41 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
 
 from fedflat.client.training import Request
 from fedflat.core.failures import ClientFailure
 from fedflat.core.messages import Broadcast
-from fedflat.execution.client_pool import ClientPool, PoolOutcome
+from fedflat.execution.client_pool import PoolOutcome, SequentialClientPool
 from fedflat.execution.client_runtime import ClientRuntime
 from fedflat.execution.state_ids import StateIds
 from fedflat.execution.wire_envelope import message_id
 from fedflat.execution.wire_format import ClientReply, RequestMessage, decode, encode
 
 
-class LoopbackPool(ClientPool):
+class LoopbackPool(SequentialClientPool):
     """Encodes each request, lets a `ClientRuntime` answer it, and decodes the answer."""
 
     def __init__(self, runtime: ClientRuntime) -> None:
+        super().__init__()
         self.runtime = runtime
-        self.queue: deque[Request] = deque()
         self.bytes_sent = 0
         """Bytes of all messages; a broadcast counts once for all requests in a row."""
         self._last: tuple[Broadcast, bytes] | None = None
 
-    def begin(self) -> None:
-        """Drop requests of an exchange that was given up."""
-        self.queue.clear()
-
-    def accepts(self, ahead: int) -> bool:
-        """One at a time: a request that waits would only take memory."""
-        return ahead == 0
-
-    def submit(self, request: Request) -> None:
-        """Take a request."""
-        self.queue.append(request)
-
-    def collect(self) -> Sequence[PoolOutcome]:
-        """Answer the next request."""
-        if not self.queue:
-            return []
-        request = self._with_state_id(self.queue.popleft())
+    def answer(self, request: Request) -> PoolOutcome:
+        """Encode the request, and decode the runtime's answer."""
+        request = self._with_state_id(request)
         broadcast = self._encoded(request.broadcast)
         message = encode(RequestMessage.of(request, message_id(broadcast)))
         answer = self.runtime.handle(broadcast, message)
         self.bytes_sent += len(message) + len(answer)
         outcome = decode(answer, device=self.runtime.job.learner.device)
         if isinstance(outcome, ClientFailure):
-            return [outcome]
+            return outcome
         assert isinstance(outcome, ClientReply)
         self._report(request, outcome)
-        return [(outcome.reply, outcome.state)]
+        return outcome.reply, outcome.state
 
     def _with_state_id(self, request: Request) -> Request:
         return request

@@ -18,13 +18,12 @@ from fedflat.core.failures import CRASHED, ClientFailure
 from fedflat.core.messages import Broadcast
 from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
-from fedflat.execution.client_pool import ClientPool, Left, PoolOutcome, Source, Then, threads
+from fedflat.execution.client_pool import ClientPool, PoolOutcome, RemoteClientPool, Source
 from fedflat.execution.interrupt import ALL
 from fedflat.execution.main_module import REMEDY, MainModule, hidden, main_module_of
 from fedflat.execution.pickling import dumps, opened, packed
 from fedflat.execution.profiling.worker_samples import Taps
 from fedflat.execution.safe_path import safe_path
-from fedflat.execution.scheduler import run_chains
 from fedflat.execution.worker_died import WorkerDied, death_of
 from fedflat.execution.worker_start import FAILED, start
 from fedflat.kernels.allocator import huge_pages, keep_memory
@@ -109,7 +108,7 @@ def _deaf_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class _WorkerPool(ClientPool):
+class _WorkerPool(RemoteClientPool):
     """Processes, each of which works on one request; requests beyond these wait here.
 
     A worker that dies fails its request. It is replaced when the run goes on without that client
@@ -168,21 +167,6 @@ class _WorkerPool(ClientPool):
             line.close()
             process.kill()
             process.join()
-
-    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
-        """Yield the outcomes of all requests.
-
-        The caller works with one thread meanwhile, because the workers use the cores.
-        """
-        with threads(1):
-            yield from super().run(requests)
-
-    def run_chains(
-        self, requests: Sequence[Request], then: Then, left: Left
-    ) -> Iterator[PoolOutcome]:
-        """Yield the last outcome of each chain."""
-        with threads(1):
-            yield from run_chains(self, requests, then, left)
 
     def begin(self) -> None:
         """Answers to requests of earlier exchanges are dropped when they come."""

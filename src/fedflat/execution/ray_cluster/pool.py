@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,19 +13,11 @@ from fedflat.client.training import Request
 from fedflat.core.failures import CRASHED, ClientFailure
 from fedflat.core.messages import Broadcast
 from fedflat.errors import SettingError
-from fedflat.execution.client_pool import (
-    ClientPool,
-    ClientsUnreachable,
-    Left,
-    PoolOutcome,
-    Then,
-    threads,
-)
+from fedflat.execution.client_pool import ClientsUnreachable, PoolOutcome, RemoteClientPool
 from fedflat.execution.pickling import dumps, opened
 from fedflat.execution.ray_cluster.actor import ClientActor
 from fedflat.execution.ray_cluster.connection import head_problem, import_ray
 from fedflat.execution.ray_cluster.same_code import code_digest
-from fedflat.execution.scheduler import run_chains
 from fedflat.execution.worker_died import WorkerDied
 from fedflat.execution.workers import PickledJob
 from fedflat.version import __version__
@@ -81,7 +73,7 @@ class _Sent:
 
 
 @dataclass(eq=False)
-class RayPool(ClientPool):
+class RayPool(RemoteClientPool):
     """Actors, each of which works on one request; requests beyond these wait here.
 
     Actors that are missing are requested without waiting for them. Ray itself restarts and repeats
@@ -146,18 +138,6 @@ class RayPool(ClientPool):
         """End all actors, in the middle of a request too."""
         for actor in (*self.idle, *self.opening.values(), *(one for one, _ in self.busy.values())):
             self._kill(actor)
-
-    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
-        """Yield the outcomes of all requests; the caller works with one thread meanwhile."""
-        with threads(1):
-            yield from super().run(requests)
-
-    def run_chains(
-        self, requests: Sequence[Request], then: Then, left: Left
-    ) -> Iterator[PoolOutcome]:
-        """Yield the last outcome of each chain."""
-        with threads(1):
-            yield from run_chains(self, requests, then, left)
 
     def begin(self) -> None:
         """Answers to requests of earlier exchanges are dropped when they come."""

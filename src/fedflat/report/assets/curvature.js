@@ -91,34 +91,7 @@ function curvatureTable(doc) {
       ? new Set(doc.curvature.map((c) => c.settings)).size > 1
       : doc.curvature.some((item) => String(text(item)) !== "–"),
   );
-  const table = el(
-    "table",
-    { class: "wide" },
-    el("caption", { class: "unseen" }, "Curvature of every run"),
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        ["method", ...columns.map(([name]) => name)].map((name) =>
-          el("th", { scope: "col" }, name),
-        ),
-      ),
-    ),
-    el(
-      "tbody",
-      {},
-      doc.curvature.map((item) =>
-        el(
-          "tr",
-          {},
-          el("th", { scope: "row" }, el("code", {}, item.label)),
-          columns.map(([, text]) => el("td", {}, cell(text(item)))),
-        ),
-      ),
-    ),
-  );
+  const table = methodTable("Curvature of every run", columns, doc.curvature);
   const parts = doc.curvature.find((item) => known(item.subsample?.lambda_1_spread))?.subsample;
   return [
     scrolling(table, "Table of curvatures"),

@@ -12,15 +12,21 @@ function testSet(items, key, part) {
   );
 }
 
-function drawPictures(section, doc) {
-  const { list, items } = comparable(doc.pictures, "pictures", "pictures"),
-    sets = testSet(items, "pictures set", "pictures");
-  const where = state["pictures set"],
-    shown = items.filter((item) => item.sets[where] && !state.hidden.has(item.method));
+/** The analyses of a kind on the chosen test set, with their methods and controls. */
+function onTestSet(doc, kind) {
+  const { list, items } = comparable(doc[kind], kind, kind),
+    sets = testSet(items, `${kind} set`, kind),
+    where = state[`${kind} set`];
+  const shown = items.filter((item) => item.sets[where] && !state.hidden.has(item.method));
   const methods = [...new Set(items.map((item) => item.method))].map((place) => ({
     ...doc.methods[place],
     place,
   }));
+  return { list, items, sets, where, shown, methods };
+}
+
+function drawPictures(section, doc) {
+  const { list, sets, where, shown, methods } = onTestSet(doc, "pictures");
   section.append(
     el("div", { class: "controls" }, methods.length > 1 ? legend(methods) : null, sets, list),
   );

@@ -4,14 +4,7 @@ const RIGHT = "var(--c2)",
   WRONG = "var(--c9)";
 
 function drawPlaces(section, doc) {
-  const { list, items } = comparable(doc.places, "places", "places"),
-    sets = testSet(items, "places set", "places");
-  const where = state["places set"],
-    shown = items.filter((item) => item.sets[where] && !state.hidden.has(item.method));
-  const methods = [...new Set(items.map((item) => item.method))].map((place) => ({
-    ...doc.methods[place],
-    place,
-  }));
+  const { list, items, sets, where, shown, methods } = onTestSet(doc, "places");
   const areas = [
     ...new Set(
       items.flatMap((item) => (item.sets[where]?.queries || []).map((query) => query.area)),

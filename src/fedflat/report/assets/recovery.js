@@ -10,34 +10,7 @@ function drawRecovery(section, doc) {
     ["of test images", (item) => number(item.test)],
     ["of a generator that has learnt nothing", (item) => number(item.untrained)],
   ];
-  const table = el(
-    "table",
-    { class: "wide" },
-    el("caption", { class: "unseen" }, "How far recovered images are from real ones"),
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        ["method", ...columns.map(([name]) => name)].map((name) =>
-          el("th", { scope: "col" }, name),
-        ),
-      ),
-    ),
-    el(
-      "tbody",
-      {},
-      items.map((item) =>
-        el(
-          "tr",
-          {},
-          el("th", { scope: "row" }, el("code", {}, item.label)),
-          columns.map(([, text]) => el("td", {}, cell(text(item)))),
-        ),
-      ),
-    ),
-  );
+  const table = methodTable("How far recovered images are from real ones", columns, items);
   const sheet = (letters, text) => el("img", { class: "sheet", src: png(letters), alt: text });
   const originals = items.filter(
     (item, i) => items.findIndex((other) => other.originals === item.originals) === i,

@@ -10,6 +10,41 @@ const cell = (text) =>
     ? [text[0], " ", el("span", { class: "off" }, `± ${text[1]}`)]
     : [text].flat();
 
+/** A table with a row for each analysed run; columns are pairs of a name and a function. */
+const methodTable = (caption, columns, items) =>
+  el(
+    "table",
+    { class: "wide" },
+    el("caption", { class: "unseen" }, caption),
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        ["method", ...columns.map(([name]) => name)].map((name) =>
+          el("th", { scope: "col" }, name),
+        ),
+      ),
+    ),
+    el(
+      "tbody",
+      {},
+      items.map((item) =>
+        el(
+          "tr",
+          {},
+          el("th", { scope: "row" }, el("code", {}, item.label)),
+          columns.map(([, text]) => el("td", {}, cell(text(item)))),
+        ),
+      ),
+    ),
+  );
+
+/** The row head of a method in a table of results. */
+const methodHead = (doc, i) =>
+  el("th", { scope: "row" }, el("div", {}, sign(i), el("code", {}, doc.methods[i].name)));
+
 /** The methods of one section, by their places. */
 const membersOf = (doc, place) =>
   doc.methods.map((_, i) => i).filter((i) => doc.methods[i].board === place);
@@ -238,11 +273,7 @@ function drawDomains(section, doc, { judged, methods }, which) {
             el(
               "tr",
               {},
-              el(
-                "th",
-                { scope: "row" },
-                el("div", {}, sign(i), el("code", {}, doc.methods[i].name)),
-              ),
+              methodHead(doc, i),
               sets
                 .flatMap(of)
                 .map((name) =>
@@ -287,11 +318,7 @@ function drawClassScores(section, doc, { judged, methods }, which) {
             el(
               "tr",
               {},
-              el(
-                "th",
-                { scope: "row" },
-                el("div", {}, sign(i), el("code", {}, doc.methods[i].name)),
-              ),
+              methodHead(doc, i),
               names.map((name) =>
                 el("td", {}, cell(spreadScore(judged, ...(doc.methods[i].classes[name] || [])))),
               ),
