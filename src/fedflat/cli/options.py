@@ -158,7 +158,8 @@ def training_options(options: Options) -> None:
         "--target",
         type=target,
         metavar="A",
-        help="headline score to reach: 0.9 or 90%%; a study keeps it (default: the first method's final score)",
+        help="headline score to reach: 0.9 or 90%%; a study keeps it (default: the first method's "
+        "final score)",
     )
     styles = options.groups[OUTPUT].add_mutually_exclusive_group()
     styles.add_argument(

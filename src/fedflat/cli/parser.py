@@ -58,8 +58,9 @@ class Parser(argparse.ArgumentParser):
         read, unknown = self.parse_known_args(words)
         if unknown and read.command == "run" and not unknown[0].startswith("-"):
             self.error(
-                f"run takes one method, found {unknown[0]!r} after {read.method!r}. To compare both: fedflat compare "
-                "METHOD METHOD ... To combine them into one method: 'METHOD + METHOD'."
+                f"run takes one method, found {unknown[0]!r} after {read.method!r}. To compare "
+                "both: fedflat compare METHOD METHOD ... To combine them into one method: 'METHOD "
+                "+ METHOD'."
             )
         if unknown:
             known = getattr(read, "options", list(self._option_string_actions))
@@ -99,7 +100,8 @@ def build(words: Sequence[str] = ()) -> Parser:
         for name, (summary, command) in from_plugins(words).items():
             if name in commands.choices:
                 raise SettingError(
-                    f"plugin: fedflat has a command {name!r} already. Register it under another name."
+                    f"plugin: fedflat has a command {name!r} already. Register it under another "
+                    "name."
                 )
             _add(commands.add_parser(name, help=summary), command)
     return top
@@ -142,6 +144,7 @@ def _finish(parser: argparse.ArgumentParser) -> None:
         "--plugin",
         action="append",
         metavar="FILE",
-        help="Python file or module that registers names: my_methods.py or package.module; can be repeated",
+        help="Python file or module that registers names: my_methods.py or package.module; can be "
+        "repeated",
     )
     parser.set_defaults(options=list(parser._option_string_actions))

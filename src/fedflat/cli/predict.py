@@ -85,8 +85,8 @@ def _refuse_twice(places: Sequence[Path], out: Path | None) -> None:
         place = (path.parent if out is None else out) / path.stem
         if place in taken:
             raise SettingError(
-                f"the masks of {taken[place]} and {path} would both be {place}{MASK}. Predict them separately, into "
-                "different folders (--out)."
+                f"the masks of {taken[place]} and {path} would both be {place}{MASK}. Predict them "
+                "separately, into different folders (--out)."
             )
         taken[place] = path
 
@@ -104,13 +104,15 @@ def _refuse_existing(places: Sequence[Path], out: Path | None, overwrite: bool) 
     lost = [file for file in files if file.resolve() in given]
     if lost:
         raise SettingError(
-            f"the mask {lost[0]} would replace an image to predict. Write to another folder (--out)."
+            f"the mask {lost[0]} would replace an image to predict. Write to another folder "
+            "(--out)."
         )
     existing = [file for file in files if os.path.lexists(file)]
     if existing and not overwrite:
         raise SettingError(
-            f"{len(existing)} of the {len(files)} files to write exist, the first is {existing[0]}. Nothing was "
-            "predicted. Write to another folder (--out), or replace them (--overwrite)."
+            f"{len(existing)} of the {len(files)} files to write exist, the first is "
+            f"{existing[0]}. Nothing was predicted. Write to another folder (--out), or replace "
+            "them (--overwrite)."
         )
 
 

@@ -50,8 +50,8 @@ def chosen(args: Namespace) -> Preset | None:
     preset = find(name)
     if args.method is not None:
         raise SettingError(
-            f"--preset {name} has a method already ({preset.method}), found {args.method!r} too. Remove one of them. "
-            "Other options can be combined with --preset."
+            f"--preset {name} has a method already ({preset.method}), found {args.method!r} too. "
+            "Remove one of them. Other options can be combined with --preset."
         )
     return preset
 
@@ -64,8 +64,8 @@ def seeds_of(args: Namespace, preset: Preset | None) -> Sequence[int]:
     number("run", "seeds", args.seeds, low=1, high=MOST_RUNS, whole=True)
     if own and args.seeds > len(own):
         raise SettingError(
-            f"--seeds {args.seeds}: the preset has {len(own)} seeds, those of the authors: {', '.join(map(str, own))}. "
-            f"Use at most {len(own)}, or any single one with --seed."
+            f"--seeds {args.seeds}: the preset has {len(own)} seeds, those of the authors: "
+            f"{', '.join(map(str, own))}. Use at most {len(own)}, or any single one with --seed."
         )
     return own[: args.seeds] if own else range(args.seeds)
 

@@ -33,8 +33,9 @@ def reproduce(args: Namespace) -> int:
     adds = args.cells or args.add_shadow or args.flatness or args.target
     if here is not None and (adds or args.list or args.out):
         raise SettingError(
-            "reproduce: --cells, --add-shadow, --flatness, --target, --list and --out need a table, "
-            f"and {here} is a folder of runs. Name the table, with --out {here} to add to the folder."
+            "reproduce: --cells, --add-shadow, --flatness, --target, --list and --out need a "
+            f"table, and {here} is a folder of runs. Name the table, with --out {here} to add to "
+            "the folder."
         )
     if here is None and args.list:
         print(listing(find_table(args.what)))
@@ -175,7 +176,8 @@ def _seeds(text: str | None) -> int | Sequence[int] | None:
         numbers = []
     if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
         raise SpellingError(
-            f"--seeds must be a number of seeds (3) or a list (0,42; one seed: 42,), found {text!r}."
+            "--seeds must be a number of seeds (3) or a list (0,42; one seed: 42,), found "
+            f"{text!r}."
         )
     return numbers if "," in text else numbers[0]
 

@@ -243,7 +243,8 @@ def experiments(
         seeds = range(seeds)
     if not isinstance(seeds, Sequence) or len(set(seeds)) < len(seeds) or not len(seeds):
         raise SettingError(
-            f"compare: seeds must be how many, or a list of different ones, at least one, found {shown(seeds)}."
+            "compare: seeds must be how many, or a list of different ones, at least one, found "
+            f"{shown(seeds)}."
         )
     read = [parse(m, "method") if isinstance(m, str) else m for m in methods]
     if not read:

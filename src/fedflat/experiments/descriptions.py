@@ -106,7 +106,8 @@ def load_descriptions(setup: RunSetup, folder: Path, identity: str) -> RunSetup:
         if not all((repr(describer), client) in store for client in setup.registry.clients):
             raise RunError(
                 f"{folder}: the client descriptions from before round 0 ({describer}) are "
-                f"incomplete. `fedflat resume {folder}` requests them again if the run has not ended."
+                f"incomplete. `fedflat resume {folder}` requests them again if the run has not "
+                "ended."
             )
     return with_descriptions(setup, describers, store)
 

@@ -50,13 +50,13 @@ class ExecutionConfig(ExecutionSettings):
             return
         if not callable(getattr(self.executor, "open", None)):
             raise SettingError(
-                f"run: executor must be a name, or an object with a method `open`, found {self.executor!r}. `fedflat "
-                "list executors` shows the names."
+                "run: executor must be a name, or an object with a method `open`, found "
+                f"{self.executor!r}. `fedflat list executors` shows the names."
             )
         if self.workers or self.threads:
             raise SettingError(
-                f"run: workers and threads cannot be combined with the executor {self.executor!r}. Set them in the "
-                "executor."
+                f"run: workers and threads cannot be combined with the executor {self.executor!r}. "
+                "Set them in the executor."
             )
 
     @property
@@ -100,7 +100,8 @@ class ExecutionConfig(ExecutionSettings):
         wanted = Recorder.of(setup, self.record).metrics or loggers_of(self.logger)
         if wanted and out is None:
             raise SettingError(
-                "run: record and logger write into the run folder, and there is none. Add one: out='runs/mine'."
+                "run: record and logger write into the run folder, and there is none. Add one: "
+                "out='runs/mine'."
             )
 
 
@@ -116,8 +117,8 @@ def executor_of(text: str, workers: int = 0, threads: int | None = None) -> Exec
     if not name.isidentifier():
         if given:
             raise SettingError(
-                f"run: {' and '.join(given)} cannot be combined with an executor that is written as a call, {text!r}. "
-                "Set them inside the call."
+                f"run: {' and '.join(given)} cannot be combined with an executor that is written "
+                f"as a call, {text!r}. Set them inside the call."
             )
         called: Executor = parse(text, "executor")
         return called
@@ -160,7 +161,7 @@ def merge_config(saved: Mapping[str, Any], now: Mapping[str, Any]) -> ExecutionC
         new |= {"workers": 0, "threads": None}
     elif "executor" in saved and saved["executor"] is None:
         raise RunError(
-            "the run's executor was given in Python and cannot be read from its folder. Resume it in Python, with that "
-            "one or another: fedflat.resume(folder, executor=...)."
+            "the run's executor was given in Python and cannot be read from its folder. Resume it "
+            "in Python, with that one or another: fedflat.resume(folder, executor=...)."
         )
     return ExecutionConfig(**{**saved, **new})

@@ -83,8 +83,8 @@ class Experiment(RunSettings):
             for piece in self.method.server:
                 if piece.averages and piece.averages != self.weighting:
                     raise SettingError(
-                        f"run: weighting={self.weighting!r} would change nothing, since {piece} takes the "
-                        f"{piece.averages} mean of the replies itself. Leave it out."
+                        f"run: weighting={self.weighting!r} would change nothing, since {piece} "
+                        f"takes the {piece.averages} mean of the replies itself. Leave it out."
                     )
         if (
             self.clock is not None
@@ -93,8 +93,8 @@ class Experiment(RunSettings):
             and self.min_replies is None
         ):
             raise SettingError(
-                f"run: with {self.clock} replies may be lost, by a deadline or by clients that are away. Say with how "
-                "many a round may go on: --min-replies 1."
+                f"run: with {self.clock} replies may be lost, by a deadline or by clients that are "
+                "away. Say with how many a round may go on: --min-replies 1."
             )
         self.topology.refuse(self.method, self.pieces())
         check_privacy(self)
@@ -218,8 +218,9 @@ def require_text_form(exp: Experiment) -> None:
     """Refuse to record a run whose method cannot be made again from its text."""
     if not _has_text_form(exp.method, "method"):
         raise SettingError(
-            f"the method {str(exp.method)[:100]!r} was made by hand, and its text does not make it again: the run "
-            "could be neither resumed nor analysed. Register it with @fedflat.method, or run it without a folder."
+            f"the method {str(exp.method)[:100]!r} was made by hand, and its text does not make it "
+            "again: the run could be neither resumed nor analysed. Register it with "
+            "@fedflat.method, or run it without a folder."
         )
 
 
@@ -265,7 +266,8 @@ def _read(given: object, one: Setting) -> Any:
         return None
     if not _has_text_form(value, one.about.registered):
         raise SettingError(
-            f"run: {one.name} must be a registered {one.about.registered} or its text, found {given!r:.200}."
+            f"run: {one.name} must be a registered {one.about.registered} or its text, found "
+            f"{given!r:.200}."
         )
     return value
 
@@ -278,8 +280,8 @@ def _settle(exp: Experiment, one: Setting) -> None:
     given, brought = getattr(holder, name), exp.method.topology_settings.get(one.name)
     if given is not None and brought is not None and given != brought:
         raise SettingError(
-            f"run: {one.name}={given!r} contradicts the method {exp.method}, which brings {brought!r}. Leave it out, "
-            "or take another method."
+            f"run: {one.name}={given!r} contradicts the method {exp.method}, which brings "
+            f"{brought!r}. Leave it out, or take another method."
         )
     known = [value for value in (given, brought, one.about.otherwise) if value is not None]
     value = _read(known[0], one) if one.about.registered else known[0]
@@ -338,8 +340,8 @@ def from_texts(
     for name in texts.only_in_python:
         if given[name] is None:
             raise RunError(
-                f"the run's {name!r} was given in Python and cannot be read from its folder. Resume it in Python: "
-                f"fedflat.resume(folder, {name}=...)."
+                f"the run's {name!r} was given in Python and cannot be read from its folder. "
+                f"Resume it in Python: fedflat.resume(folder, {name}=...)."
             )
     run = {"layout": CONTIGUOUS, "convolutions": DIRECT, **texts.run}  # before they were settings
     local = {

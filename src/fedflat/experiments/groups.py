@@ -86,8 +86,9 @@ def drawn(grouped: Grouped) -> str:
     ):
         skew = Skew.of_counts(np.array(counts))
         lines.append(
-            f"{when:<6}  classes per {whose}: {skew.classes_min} to {skew.classes_max} of {skew.classes}, mean "
-            f"{skew.classes_mean:.2f}; distance of labels to everyone's: {skew.distance:.3f}"
+            f"{when:<6}  classes per {whose}: {skew.classes_min} to {skew.classes_max} of "
+            f"{skew.classes}, mean {skew.classes_mean:.2f}; distance of labels to everyone's: "
+            f"{skew.distance:.3f}"
         )
     for at, group in _first(grouped):
         own = grouped.together[at]

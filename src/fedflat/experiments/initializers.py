@@ -177,8 +177,8 @@ class FromRun(LoadedWeights):
         record = read_record(Path(self.folder))
         if record.end is None or record.status != "done":
             raise SettingError(
-                f"from_run: the run in {self.folder} has not ended, it is {record.status!r}. Let it end first: "
-                f"`fedflat resume {self.folder}`."
+                f"from_run: the run in {self.folder} has not ended, it is {record.status!r}. Let "
+                f"it end first: `fedflat resume {self.folder}`."
             )
         end = record.end
         return end, choose_model(end.models, self.which or end.reported, self.folder)
@@ -256,7 +256,8 @@ class Pretrained(Initializer):
         on = self.on or exp.server_data
         if on is None:
             raise SettingError(
-                f"init: {self} has no data. Name some, as in pretrained(digits()), or --server-data."
+                f"init: {self} has no data. Name some, as in pretrained(digits()), or "
+                "--server-data."
             )
         changes = {"lr": self.lr, "batch_size": self.batch_size}
         given = {name: value for name, value in changes.items() if value is not None}
@@ -298,7 +299,8 @@ def fit_weights(named: Named, learner: Learner, start: LoadedWeights | Pretraine
             else "none of its weights fits"
         )
         raise SettingError(
-            f"init: {start} is not a model of this run's module: {what}. Take the same model and data with as many "
+            f"init: {start} is not a model of this run's module: {what}. Take the same model and "
+            "data with as many "
             "classes" + (", or keep='matching', which leaves those fresh." if alike else ".")
         )
     return fresh.from_state_dict(ours | alike)

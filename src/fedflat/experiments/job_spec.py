@@ -40,16 +40,17 @@ def spec_of_job(job: ClientJob) -> JobSpec:
     missing = [name for name in ("on", "model", "loss") if job.experiment.get(name) is None]
     if missing:
         raise SettingError(
-            f"the run cannot be sent to clients elsewhere: its {' and its '.join(missing)} can only "
-            "be given in Python. Name them in text, or make the visits here (executor='in-process')."
+            f"the run cannot be sent to clients elsewhere: its {' and its '.join(missing)} can "
+            "only be given in Python. Name them in text, or make the visits here "
+            "(executor='in-process')."
         )
     own = from_json(dict(job.experiment)).pieces()
     measures = job.pieces[len(own) :]
     if job.pieces[: len(own)] != own or any(_measure(repr(piece)) != piece for piece in measures):
         raise SettingError(
-            f"the run cannot be sent to clients elsewhere: {job.experiment['method']!r} and what is measured do not "
-            "make its pieces again. Register the method and what it measures, or make the visits here "
-            "(executor='in-process')."
+            f"the run cannot be sent to clients elsewhere: {job.experiment['method']!r} and what "
+            "is measured do not make its pieces again. Register the method and what it measures, "
+            "or make the visits here (executor='in-process')."
         )
     texts = {
         "experiment": dict(job.experiment),
@@ -116,7 +117,8 @@ def _learner(exp: Experiment, spec: JobSpec, device: str) -> Learner:
 
 def _unfollowed(why: object) -> SettingError:
     return SettingError(
-        f"the order of a run cannot be followed: {why}. Use the same version of fedflat on both sides."
+        f"the order of a run cannot be followed: {why}. Use the same version of fedflat on both "
+        "sides."
     )
 
 

@@ -65,8 +65,9 @@ class PersonalizedEvaluation(ClientEvaluation):
         if not clients_have_tests:
             raise SettingError(
                 f"personal() tests each client on a part of its own data, but {on} has no such "
-                "part. Add a split to the data: split=0.7 trains on 70 % of each client's examples. "
-                "Data whose clients are made on demand have no split: use partitioned data."
+                "part. Add a split to the data: split=0.7 trains on 70 % of each client's "
+                "examples. Data whose clients are made on demand have no split: use partitioned "
+                "data."
             )
 
     def init(self, info: RunInfo, params: Tensor) -> AverageState:

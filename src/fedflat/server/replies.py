@@ -196,8 +196,9 @@ class ReplyCollector:
         if on_bad != "skip":
             raise NotFinite(
                 f"round {self.round}, client {client}: the reply is NaN or infinite; "
-                f"{self.settings.diagnose(requests.to(client))}. Lower the learning rate or clip gradients; "
-                "on_bad='skip' leaves such replies out, on_bad='stop' records the run as diverged."
+                f"{self.settings.diagnose(requests.to(client))}. Lower the learning rate or clip "
+                "gradients; on_bad='skip' leaves such replies out, on_bad='stop' records the run "
+                "as diverged."
             )
 
     def _record(self, failure: ClientFailure) -> None:

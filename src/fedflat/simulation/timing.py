@@ -194,7 +194,7 @@ def _nobody(fleet: Fleet, start: float, found: Timetable) -> str:
         )
     among = "nobody met" if len(late) == len(found.lost) else "of those who were there nobody met"
     return (
-        f"{among} the deadline of {fleet.clock.deadline:g} s; the first reply would have come after "
-        f"{min(late):.4g} s. Set a later deadline, give clients less to do, or ask more clients a "
-        "round."
+        f"{among} the deadline of {fleet.clock.deadline:g} s; the first reply would have come "
+        f"after {min(late):.4g} s. Set a later deadline, give clients less to do, or ask more "
+        "clients a round."
     )

@@ -15,9 +15,10 @@ LOADS = ("fedflat.cli.predict",)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The run, the images and the output."""
     parser.description = (
-        "Predict images with the model of a run. They are prepared as the run's test images are. For segmentation, "
-        "write NAME.mask.png with the colours of the data set and NAME.ids.png with the class numbers. For "
-        "classification, print the class of each image and its probability."
+        "Predict images with the model of a run. They are prepared as the run's test images are. "
+        "For segmentation, write NAME.mask.png with the colours of the data set and NAME.ids.png "
+        "with the class numbers. For classification, print the class of each image and its "
+        "probability."
     )
     add = parser.add_argument
     add("folder", type=path, metavar="RUN", help="run folder")
@@ -26,15 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--overwrite",
         action="store_true",
-        help="replace NAME.mask.png and NAME.ids.png that exist (default: if one exists, nothing is predicted)",
+        help="replace NAME.mask.png and NAME.ids.png that exist (default: if one exists, nothing "
+        "is predicted)",
     )
     add("--model", metavar="NAME", help="which model: server, swa, ... (default: the reported one)")
     add(
         "--size",
         type=picture_size,
         metavar="HxW",
-        help="height and width to resize images to, padded to multiples of 32; own: keep the size of each image "
-        "(default: the size of the run's test images)",
+        help="height and width to resize images to, padded to multiples of 32; own: keep the size "
+        "of each image (default: the size of the run's test images)",
     )
     add(
         "--max-pixels",

@@ -41,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--flatness",
         nargs="+",
         metavar="MEASURE",
-        help="also measure the curvature of the final models: lambda_1, ratio, trace, local_lambda_1, global_lambda_1",
+        help="also measure the curvature of the final models: lambda_1, ratio, trace, "
+        "local_lambda_1, global_lambda_1",
     )
     add(
         "--set",
@@ -59,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target",
         action="append",
         metavar="SCORE",
-        help="also report the rounds to a score: 50, or the score of a cell: fedavg, 0.9*centralised; can be repeated",
+        help="also report the rounds to a score: 50, or the score of a cell: fedavg, "
+        "0.9*centralised; can be repeated",
     )
     add(
         "--seeds",

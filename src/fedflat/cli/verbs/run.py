@@ -29,13 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--preset",
         type=name,
         metavar="NAME",
-        help="a run of a paper, in place of METHOD (`fedflat list presets`); other options replace its settings",
+        help="a run of a paper, in place of METHOD (`fedflat list presets`); other options replace "
+        "its settings",
     )
     options.add(
         PRESET,
         "--stretch",
         action="store_true",
-        help="with --preset and --rounds: scale everything that is counted in rounds, such as warm-ups and decays",
+        help="with --preset and --rounds: scale everything that is counted in rounds, such as "
+        "warm-ups and decays",
     )
     experiment_options(options)
 

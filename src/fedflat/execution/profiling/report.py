@@ -85,7 +85,8 @@ def text(profile: Profile) -> str:
         notes.append(_precision("In the workers ", *profile.workers))
     if profile.folder:
         notes.append(
-            f"All samples: {profile.folder / SPEEDSCOPE}. Open it in https://www.speedscope.app or VS Code."
+            f"All samples: {profile.folder / SPEEDSCOPE}. Open it in https://www.speedscope.app or "
+            "VS Code."
         )
     return "\n".join([_title(profile), "", aligned([heads, *rows]), "", *notes])
 
@@ -116,8 +117,9 @@ def _precision(where: str, *seen: Samples) -> str:
         return f"{where}0 samples were taken: it was over too soon. Profile a longer run."
     cost = 100 * sum(one.cost for one in seen) / seconds
     return (
-        f"{where}{count:,} samples, one in {1000 * seconds / count:.1f} ms, took {cost:.2f} % of the time. "
-        f"By chance a share is off by less than {100 * error(count):.1f} points, 19 times in 20."
+        f"{where}{count:,} samples, one in {1000 * seconds / count:.1f} ms, took {cost:.2f} % of "
+        f"the time. By chance a share is off by less than {100 * error(count):.1f} points, 19 "
+        "times in 20."
     )
 
 

@@ -69,8 +69,9 @@ def _connect(ray: Any, address: str) -> None:
             ) from None
         if "AuthenticationError" in "".join(traceback.format_exception(error)):
             raise SettingError(
-                f"ray: the cluster at {address!r} asks for a token. Set RAY_AUTH_MODE=token and give "
-                "this machine the cluster's token, as Ray's page on token authentication says."
+                f"ray: the cluster at {address!r} asks for a token. Set RAY_AUTH_MODE=token and "
+                "give this machine the cluster's token, as Ray's page on token authentication "
+                "says."
             ) from None
         raise SettingError(
             f"ray: cannot connect to a cluster at {address!r} ({type(error).__name__}: {why}). "

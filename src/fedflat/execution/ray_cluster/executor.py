@@ -66,7 +66,8 @@ class Ray(TextSpec):
         if isinstance(order, str):
             raise SettingError(
                 f"the run cannot be sent to Ray actors: {order}. Models, losses and data given in "
-                f"Python must be defined at the top level of a module that they can import. {REMEDY}"
+                "Python must be defined at the top level of a module that they can import. "
+                f"{REMEDY}"
             )
         from fedflat.execution.ray_cluster.connection import connected
         from fedflat.execution.ray_cluster.pool import ActorOptions, RayPool

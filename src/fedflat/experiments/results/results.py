@@ -161,8 +161,8 @@ class Result:
     def __repr__(self) -> str:
         judged = self.headline
         scores = (
-            f"{judged.label} {judged.with_unit(self.final())}, last {judged.format(self.latest())}, "
-            f"best {judged.format(self.best())}"
+            f"{judged.label} {judged.with_unit(self.final())}, last "
+            f"{judged.format(self.latest())}, best {judged.format(self.best())}"
         )
         at = self.rows[-1]["round"] if self.rows else 0
         reached = f"{self.status}, evaluated at {at} of {self.rounds}"
@@ -246,8 +246,8 @@ class Results(list[Result]):
             pandas: Any = import_module("pandas")
         except ImportError:
             raise SettingError(
-                "frame() makes a pandas DataFrame, and pandas is not installed here. Install it (pip install pandas), "
-                "or take the evaluations as a list of dicts: result.rows."
+                "frame() makes a pandas DataFrame, and pandas is not installed here. Install it "
+                "(pip install pandas), or take the evaluations as a list of dicts: result.rows."
             ) from None
         return pandas.DataFrame(
             [{"method": r.method, "seed": r.seed, **_flat(row)} for r in self for row in r.rows]

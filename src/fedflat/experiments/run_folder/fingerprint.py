@@ -64,11 +64,13 @@ def check_same_origin(folder: Path, recorded: Origin, now: Origin) -> None:
         )
     if recorded.server != now.server:
         raise RunError(
-            f"{folder}: these are not the server's data that the run was begun with. Give the same ones."
+            f"{folder}: these are not the server's data that the run was begun with. Give the same "
+            "ones."
         )
     if recorded.clock != now.clock:
         raise RunError(
-            f"{folder}: the clock's file is not what it was when the run was begun. Put back the same one."
+            f"{folder}: the clock's file is not what it was when the run was begun. Put back the "
+            "same one."
         )
     check_same_module(folder, recorded, now.module)
 
@@ -77,8 +79,9 @@ def check_same_module(folder: Path, recorded: Origin, now: str | None) -> None:
     """Refuse a module that differs from that of the run, except for trained weights."""
     if recorded.module not in (None, now):
         raise RunError(
-            f"{folder}: this is not the module that the run was begun with: layers, names, shapes, settings, frozen "
-            "weights or buffers differ. Give the same module, with the same frozen weights."
+            f"{folder}: this is not the module that the run was begun with: layers, names, shapes, "
+            "settings, frozen weights or buffers differ. Give the same module, with the same "
+            "frozen weights."
         )
 
 

@@ -69,8 +69,8 @@ def _learner(folder: Path, record: RunRecord, module: ModelLike | None) -> Learn
     texts, origin = record.experiment, record.origin
     if texts.model is None and module is None:
         raise RunError(
-            f"{folder}: the run's module was given in Python and cannot be read from its folder. Give it again: "
-            "fedflat.load(folder, module=...)."
+            f"{folder}: the run's module was given in Python and cannot be read from its folder. "
+            "Give it again: fedflat.load(folder, module=...)."
         )
     refuse_unmet(texts.plugins, exact=False)
     given: Any = parse(str(texts.model), "model") if module is None else module
@@ -138,8 +138,8 @@ def _onnx(module: nn.Module, some: tuple[Tensor, ...]) -> bytes:
     missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
     if missing:
         raise SettingError(
-            f"export: ONNX needs {' and '.join(missing)}, not installed here. Install with: pip install "
-            "'fedflat[onnx]', or export to .pt2 or .safetensors."
+            f"export: ONNX needs {' and '.join(missing)}, not installed here. Install with: pip "
+            "install 'fedflat[onnx]', or export to .pt2 or .safetensors."
         )
     with _silent():
         program = torch.onnx.export(_exported(module, some), dynamo=True, verbose=False)
@@ -157,8 +157,8 @@ def _exported(module: nn.Module, some: tuple[Tensor, ...]) -> torch.export.Expor
     except Exception as error:
         why = str(error).strip().split("\n")[0][:200]
         raise SettingError(
-            f"export: torch.export cannot follow this module ({type(error).__name__}: {why}). Export it to "
-            ".safetensors."
+            f"export: torch.export cannot follow this module ({type(error).__name__}: {why}). "
+            "Export it to .safetensors."
         ) from error
 
 

@@ -40,7 +40,8 @@ def read_model(folder: Path, end: RunEnd, name: str) -> Named:
         return read_tensors(folder, end.models[name])
     except Damaged as error:
         raise RunError(
-            f"{folder}: its model {name!r} is damaged ({error}). `fedflat resume {folder}` writes it again."
+            f"{folder}: its model {name!r} is damaged ({error}). `fedflat resume {folder}` writes "
+            "it again."
         ) from None
 
 
@@ -63,8 +64,8 @@ def rewrite_models(
         entry, content = end.models[name], pack(models.get(name, {}))
         if digest(content).hex() != entry.digest or Path(entry.file).name != entry.file:
             raise RunError(
-                f"{folder}: its last model {name!r} could not be made again from its checkpoint, which is not the "
-                "one of its end. Run it again in another folder."
+                f"{folder}: its last model {name!r} could not be made again from its checkpoint, "
+                "which is not the one of its end. Run it again in another folder."
             )
         write_file(folder / entry.file, content)
 
@@ -77,7 +78,8 @@ def module_of(learner: Learner, named: Named, where: str) -> nn.Module:
     }
     if {name: t.shape for name, t in named.items()} != {name: t.shape for name, t in state.items()}:
         raise RunError(
-            f"{where}: its model is not of this module: names or shapes differ. Give the module of the run."
+            f"{where}: its model is not of this module: names or shapes differ. Give the module of "
+            "the run."
         )
     module.load_state_dict(named, strict=len(state) == len(module.state_dict()))
     return module.eval()

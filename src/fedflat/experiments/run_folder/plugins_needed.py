@@ -67,7 +67,8 @@ def missing(needs: Needs) -> list[str]:
         if unknown:
             names = f"{', '.join(printable(name[:40]) for name in unknown[:5])}{', ...' if len(unknown) > 5 else ''}"
             sentences.append(
-                f"the run needs {names} of {_whose(need)} which is not loaded here. {_how_to_load(need)}"
+                f"the run needs {names} of {_whose(need)} which is not loaded here. "
+                f"{_how_to_load(need)}"
             )
     return sentences
 
@@ -84,8 +85,8 @@ def changed(needs: Needs) -> list[str]:
                 continue
             found = "fedflat itself" if now is None else _shown(now)
             sentences.append(
-                f"the run was begun with {entry.name} of {_whose(need)} and here it is that of {found}, which may "
-                f"compute other numbers. {_how_to_go_on(need)}"
+                f"the run was begun with {entry.name} of {_whose(need)} and here it is that of "
+                f"{found}, which may compute other numbers. {_how_to_go_on(need)}"
             )
             break
     return sentences

@@ -326,8 +326,9 @@ def known_format(folder: Path, version: str) -> None:
     """Refuse to read files of a version with another format; the first two numbers count."""
     if version.split(".")[:2] != __version__.split(".")[:2]:
         raise RunError(
-            f"{folder} was made by fedflat {printable(version[:20])}, this is {__version__}, which has another "
-            "format and may compute other numbers. Use that version of fedflat to continue, or start anew."
+            f"{folder} was made by fedflat {printable(version[:20])}, this is {__version__}, which "
+            "has another format and may compute other numbers. Use that version of fedflat to "
+            "continue, or start anew."
         )
 
 
@@ -335,8 +336,8 @@ def same_version(folder: Path, version: str) -> None:
     """Refuse to continue what another version began."""
     if version != __version__:
         raise RunError(
-            f"{folder} was made by fedflat {printable(version[:20])}, this is {__version__}, and may compute other "
-            "numbers. Use that version of fedflat to continue, or start anew."
+            f"{folder} was made by fedflat {printable(version[:20])}, this is {__version__}, and "
+            "may compute other numbers. Use that version of fedflat to continue, or start anew."
         )
 
 

@@ -185,7 +185,8 @@ class DiskRunFolder(RunFolder):
             except Damaged as error:
                 damaged = True
                 self.print_line(
-                    f"the checkpoint of round {round} is damaged ({error}); trying the one before it."
+                    f"the checkpoint of round {round} is damaged ({error}); trying the one before "
+                    "it."
                 )
                 self._store.forget(round)
                 continue
@@ -195,8 +196,8 @@ class DiskRunFolder(RunFolder):
             self.print_line("no checkpoint is whole: the run starts from its beginning.")
         if self._other_start:
             raise RunError(
-                f"{self.folder} has no checkpoint and must begin again, but this module has other weights to begin "
-                "with. Give it those it had, or start a new run."
+                f"{self.folder} has no checkpoint and must begin again, but this module has other "
+                "weights to begin with. Give it those it had, or start a new run."
             )
         self._rewind({})
         return None
@@ -234,9 +235,9 @@ class DiskRunFolder(RunFolder):
             self.print_line(f"{self.folder / GROUPS} is damaged ({error}): it is written again.")
         if before is not None and before.groups != groups.groups:
             raise RunError(
-                f"{self.folder} was begun with other groups of clients than {groups.by} makes now ({GROUPS} has them). "
-                "The version of fedflat or scikit-learn differs. Resume with the version it was begun with, or start a "
-                "new run."
+                f"{self.folder} was begun with other groups of clients than {groups.by} makes now "
+                f"({GROUPS} has them). The version of fedflat or scikit-learn differs. Resume with "
+                "the version it was begun with, or start a new run."
             )
         if before is None:
             write_groups(self.folder, identity, groups)
