@@ -228,7 +228,7 @@ def test_workers_do_not_go_with_another_executor() -> None:
 
 
 def test_an_executor_that_is_not_there() -> None:
-    known = "Known: auto, in-process, loopback, ray, stacked, workers"
+    known = "Known: auto, deployed, in-process, loopback, ray, stacked, workers"
     with pytest.raises(
         SettingError, match=f"unknown executor 'stackd'. Did you mean 'stacked'\\? {known}"
     ):

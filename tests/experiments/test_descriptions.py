@@ -255,7 +255,7 @@ def test_tensors_of_any_shape_are_kept(tmp_path: Path) -> None:
             )
         for kept in (
             archive,
-            DescriptionStore(tmp_path / "kept", "me", held=False) if archive._diary else archive,
+            DescriptionStore(tmp_path / "kept", "me", held=False) if archive._log else archive,
         ):
             for tensor, found in zip(sent, kept.descriptions("x()", range(5)), strict=True):
                 assert (found.dtype, found.shape) == (tensor.dtype, tensor.shape)
