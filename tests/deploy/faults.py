@@ -211,7 +211,7 @@ def table(faults: Faults, status: int, same: bool, cohorts: list[list[int]]) -> 
         ],
         ["server killed -9 twice", f"resumed; status {status} in the end"],
         ["transport reopened", f"{seen('reopened')} times"],
-        ["clients heard", ", ".join(sorted(heard))],
+        ["clients whose messages were read", ", ".join(sorted(heard))],
         ["state begun afresh", str(seen("afresh"))],
         ["replies counted", f"{sum(map(len, cohorts))} in {len(cohorts)} rounds"],
         ["same bits as a simulation of those", "yes" if same else "NO"],

@@ -10,7 +10,7 @@ if missing_packages():
     pytest.skip("needs the extra fedflat[deploy]", allow_module_level=True)
 
 from fedflat.deploy.certificates import Identity, issue, load_certificate, load_key, make_ca
-from fedflat.deploy.envelope import MAGIC, Reader, Signer, Unheard
+from fedflat.deploy.envelope import MAGIC, Reader, RejectedMessage, Signer
 from fedflat.errors import SettingError
 
 
@@ -49,37 +49,37 @@ def test_a_signed_message_is_read(a: Identity) -> None:
 def test_a_changed_byte_is_noticed(a: Identity, place: int) -> None:
     content = bytearray(signer("a", a).seal("server", "reply", "s1", b"body" * 20))
     content[place] ^= 1
-    with pytest.raises(Unheard):
+    with pytest.raises(RejectedMessage):
         reader(a=a).open(content)
 
 
 def test_the_name_of_another_needs_its_key(a: Identity, b: Identity) -> None:
     content = signer("a", b).seal("server", "reply", "s1", b"body")
-    with pytest.raises(Unheard, match="not signed by 'a'"):
+    with pytest.raises(RejectedMessage, match="not signed by 'a'"):
         reader(a=a, b=b).open(content)
 
 
 def test_strangers_are_not_read(a: Identity, b: Identity) -> None:
     content = signer("b", b).seal("server", "hello", "")
-    with pytest.raises(Unheard, match="'b', which is not registered") as refused:
+    with pytest.raises(RejectedMessage, match="'b', which is not registered") as refused:
         reader(a=a).open(content)
     assert refused.value.sender == "b"
 
 
 def test_messages_to_others_are_not_read(a: Identity) -> None:
-    with pytest.raises(Unheard, match="it is for 'b'"):
+    with pytest.raises(RejectedMessage, match="it is for 'b'"):
         reader(a=a).open(signer("a", a).seal("b", "hello", ""))
 
 
 def test_a_large_message_is_not_read(a: Identity) -> None:
     content = signer("a", a).seal("server", "reply", "s1", bytes(20_000))
-    with pytest.raises(Unheard, match="at most 10,000 are read"):
+    with pytest.raises(RejectedMessage, match="at most 10,000 are read"):
         reader(a=a).open(content)
 
 
 @pytest.mark.parametrize("content", [b"", b"x", MAGIC, MAGIC + b"\xff" * 40, MAGIC + bytes(8)])
 def test_what_is_no_message_is_not_read(a: Identity, content: bytes) -> None:
-    with pytest.raises(Unheard):
+    with pytest.raises(RejectedMessage):
         reader(a=a).open(content)
 
 

@@ -20,7 +20,7 @@ from deploy.in_memory import Federation
 from fedflat.client.state_store import StateStore
 from fedflat.data.sets.remote_clients import RemoteClients
 from fedflat.deploy import node, session
-from fedflat.deploy.envelope import Letter, Signer
+from fedflat.deploy.envelope import SignedMessage, Signer
 from fedflat.deploy.executor import Deployed
 from fedflat.deploy.node import NodeSettings
 from fedflat.errors import FedflatError, RunError, SettingError
@@ -208,7 +208,7 @@ def test_old_and_unsigned_replies_are_dropped(tmp_path: Path) -> None:
     server.close()
     log = server._log.read_text()
     assert log.count("of an earlier session") == 2
-    assert server.unheard == {"it is not signed by 'b'": 2}
+    assert server.rejected == {"it is not signed by 'b'": 2}
     assert log.count('"dropped"') >= 2
     here = run(METHOD, on=ON, rounds=2, clients_per_round=2, local_epochs=1, threads=1, quiet=True)
     assert there.model is not None
@@ -220,7 +220,7 @@ def test_requests_may_overtake_their_broadcasts(tmp_path: Path) -> None:
     """The transport keeps no order: each broadcast comes after the request that names it."""
 
     class Overtaken(node.Node):
-        held: Letter | None = None
+        held: SignedMessage | None = None
 
         def _handle(self, content: bytes) -> None:
             letter = self.reader.open(content)

@@ -3,7 +3,7 @@
     "fedflat signed 1\\n" | length of the signature, 2 | signature | length of the head, 4 | head | body
 
 The head is JSON. The signature is over the head and the SHA-256 digest of the body, by the sender's
-key. A receiver knows the certificates of those whom it hears, and reads nothing of others.
+key. A receiver knows the certificates of those whose messages it reads, and reads nothing of others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_HEAD = 2**22
 HEAD = {"from": str, "to": str, "kind": str, "session": str, "fields": {"*": object}}
 
 
-class Unheard(Exception):
+class RejectedMessage(Exception):
     """A message that is not read: unsigned, of a stranger, for another, or too large."""
 
     def __init__(self, why: str, sender: str = "") -> None:
@@ -36,7 +36,7 @@ class Unheard(Exception):
 
 
 @dataclass(frozen=True)
-class Letter:
+class SignedMessage:
     """A message that was read."""
 
     sender: str
@@ -84,35 +84,37 @@ class Reader:
 
     Args:
         name: The receiver.
-        peers: The certificates of those whom it hears, by name.
+        peers: The certificates of those whose messages it reads, by name.
         most: The largest number of bytes that is read.
     """
 
     def __init__(self, name: str, peers: Mapping[str, Certificate], most: int) -> None:
         self.name, self.peers, self.most = name, peers, most
 
-    def open(self, content: bytes | bytearray | memoryview) -> Letter:
-        """Return the message that bytes hold; `Unheard` if it is not to be read."""
+    def open(self, content: bytes | bytearray | memoryview) -> SignedMessage:
+        """Return the message that bytes hold; `RejectedMessage` if it is not to be read."""
         view = memoryview(content)
         if len(view) > self.most:
-            raise Unheard(f"it has {len(view):,} bytes, and at most {self.most:,} are read")
+            raise RejectedMessage(f"it has {len(view):,} bytes, and at most {self.most:,} are read")
         if view[: len(MAGIC)] != MAGIC:
-            raise Unheard("it is no signed message of this version of fedflat")
+            raise RejectedMessage("it is no signed message of this version of fedflat")
         at = len(MAGIC)
         length = int.from_bytes(view[at : at + 2], "little")
         signature = bytes(view[at + 2 : at + 2 + length])
         at += 2 + length
         length = int.from_bytes(view[at : at + 4], "little")
         if length > min(MOST_HEAD, len(view) - at - 4):
-            raise Unheard("its head is cut off")
+            raise RejectedMessage("its head is cut off")
         head, body = bytes(view[at + 4 : at + 4 + length]), view[at + 4 + length :]
         try:
             text = parse_json(head)
             check(text, HEAD)
         except Damaged as error:
-            raise Unheard(f"its head cannot be read: {error}") from None
+            raise RejectedMessage(f"its head cannot be read: {error}") from None
         self._verify(text, signature, MAGIC + head + sha256(body).digest())
-        return Letter(text["from"], text["kind"], text["session"], text["fields"], bytes(body))
+        return SignedMessage(
+            text["from"], text["kind"], text["session"], text["fields"], bytes(body)
+        )
 
     def _verify(self, text: dict[str, Any], signature: bytes, signed: bytes) -> None:
         from cryptography.exceptions import InvalidSignature
@@ -120,13 +122,15 @@ class Reader:
         from cryptography.hazmat.primitives.hashes import SHA256
 
         if text["to"] != self.name:
-            raise Unheard(f"it is for {text['to']!r}")
+            raise RejectedMessage(f"it is for {text['to']!r}")
         peer = self.peers.get(text["from"])
         if peer is None:
-            raise Unheard(f"it is of {text['from'][:60]!r}, which is not registered", text["from"])
+            raise RejectedMessage(
+                f"it is of {text['from'][:60]!r}, which is not registered", text["from"]
+            )
         key = peer.public_key()
         assert isinstance(key, EllipticCurvePublicKey)
         try:
             key.verify(signature, signed, ECDSA(SHA256()))
         except InvalidSignature:
-            raise Unheard(f"it is not signed by {text['from']!r}") from None
+            raise RejectedMessage(f"it is not signed by {text['from']!r}") from None

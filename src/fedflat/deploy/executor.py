@@ -74,7 +74,7 @@ class Deployed(TextSpec):
 
 
 def start_session(executor: Deployed, seed: int, print_line: PrintLine = print) -> Session:
-    """Open the server's port, and begin to hear clients."""
+    """Open the server's port, and begin to receive messages."""
     from fedflat.deploy.cells import CellTransport
 
     folder = open_federation_folder(Path(executor.path))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fedflat.client.training import Request
 from fedflat.core.failures import AWAY, CRASHED, LATE, REFUSED, ClientFailure
 from fedflat.core.messages import Broadcast
-from fedflat.deploy.envelope import Letter
+from fedflat.deploy.envelope import SignedMessage
 from fedflat.deploy.session import SLOWEST, STEP, Session
 from fedflat.execution.client_pool import PoolOutcome, RemoteClientPool
 from fedflat.execution.state_ids import StateIds
@@ -127,7 +127,7 @@ class NetworkPool(RemoteClientPool):
         if one.process:
             self.session.clients[one.name].late.add(one.request.id)
 
-    def _letters(self) -> Iterator[Letter]:
+    def _letters(self) -> Iterator[SignedMessage]:
         while self.session.replies:
             yield self.session.replies.popleft()
 
@@ -173,7 +173,7 @@ class NetworkPool(RemoteClientPool):
         self.session.log(client=one.name, request=one.request.id, outcome=reason, why=why)
         self._failed.append(ClientFailure(one.request.client, one.request.id, reason, why))
 
-    def _read(self, letter: Letter) -> PoolOutcome | None:
+    def _read(self, letter: SignedMessage) -> PoolOutcome | None:
         """The outcome that a client has sent; None if no request waits for it."""
         id = str(letter.fields.get("request", ""))
         client, one = self.session.clients[letter.sender], self.pending.get(id)
@@ -200,7 +200,7 @@ class NetworkPool(RemoteClientPool):
             self.session.log(client=one.name, request=id, afresh=one.request.state_id)
         return outcome
 
-    def _checked(self, one: _Pending, letter: Letter) -> PoolOutcome:
+    def _checked(self, one: _Pending, letter: SignedMessage) -> PoolOutcome:
         """Decode a reply, and check that it is what it must be."""
         most = SMALL + LARGER * len(one.broadcast)
         found = decode(letter.body, device=self.device, most=most)

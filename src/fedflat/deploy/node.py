@@ -26,7 +26,7 @@ from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.sets.remote_clients import describe
 from fedflat.data.unlabelled import without_labels
 from fedflat.deploy.certificates import SERVER, load_certificate, load_key
-from fedflat.deploy.envelope import Letter, Reader, Signer, Unheard
+from fedflat.deploy.envelope import Reader, RejectedMessage, SignedMessage, Signer
 from fedflat.deploy.federation_folder import Participant
 from fedflat.deploy.session import MOST_MESSAGE
 from fedflat.deploy.transport import Link
@@ -47,7 +47,7 @@ OVERTAKES = 20.0
 """Seconds by which a request may come before its broadcast: the transport keeps no order."""
 
 
-class Over(Exception):
+class RunEnded(Exception):
     """The run is over."""
 
 
@@ -124,7 +124,7 @@ class Node:
             beat.start()
             try:
                 self._serve()
-            except Over:
+            except RunEnded:
                 self.print_line(f"{self.name}: the run is over")
             finally:
                 stop.set()
@@ -181,7 +181,7 @@ class Node:
     def _handle(self, content: bytes) -> None:
         try:
             letter = self.reader.open(content)
-        except Unheard as error:
+        except RejectedMessage as error:
             self.print_line(f"{self.name}: a message was not read: {printable(str(error))}")
             return
         if letter.kind == "offer":
@@ -200,9 +200,9 @@ class Node:
         elif letter.kind == "request":
             self._request(letter.body)
         elif letter.kind == "end":
-            raise Over
+            raise RunEnded
 
-    def _offer(self, letter: Letter) -> None:
+    def _offer(self, letter: SignedMessage) -> None:
         self.server, self.run_id = letter.session, str(letter.fields["run"])
         self.job_id, self.broadcasts, self.early = "", {}, {}
         self.print_line(f"{self.name}: asked to take part in the run {self.run_id}")

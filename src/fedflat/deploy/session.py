@@ -19,7 +19,7 @@ from typing import Any
 from fedflat.core.json_schema import check
 from fedflat.data.sets.remote_clients import CLIENT, ONLINE
 from fedflat.deploy.certificates import SERVER, load_key
-from fedflat.deploy.envelope import Letter, Reader, Signer, Unheard
+from fedflat.deploy.envelope import Reader, RejectedMessage, SignedMessage, Signer
 from fedflat.deploy.federation_folder import RUNS, FederationFolder
 from fedflat.deploy.status import StatusFile
 from fedflat.deploy.transport import Transport
@@ -107,7 +107,7 @@ class Session:
         self.clients = {name: ClientLink(name) for name in certificates}
         self.roster: list[str] = []
         """The clients of the run, in their order; empty before it has begun."""
-        self.replies: deque[Letter] = deque()
+        self.replies: deque[SignedMessage] = deque()
         """What clients have answered and the pool has not taken."""
         self.job, self.job_id = b"", ""
         self.round = 0
@@ -116,7 +116,7 @@ class Session:
         self.least, self.wait = 1, 300.0
         self.transfer = 0.0
         """Seconds that a model takes to a client on the slowest connection."""
-        self.unheard: dict[str, int] = {}
+        self.rejected: dict[str, int] = {}
         """How often messages were not read, by reason."""
         self._log = folder.path / RUNS / f"{run}.jsonl"
         self._status = StatusFile(self)
@@ -137,7 +137,7 @@ class Session:
         for content in self.transport.pull(timeout):
             try:
                 letter = self.reader.open(content)
-            except Unheard as error:
+            except RejectedMessage as error:
                 self._not_read(error)
                 continue
             client = self.clients[letter.sender]
@@ -243,7 +243,7 @@ class Session:
         SESSIONS.pop(self.run, None)
         ONLINE.pop(self.run, None)
 
-    def _handle(self, client: ClientLink, letter: Letter) -> None:
+    def _handle(self, client: ClientLink, letter: SignedMessage) -> None:
         if letter.kind == "hello":
             self._hello(client, letter.fields)
         elif letter.session != self.id:
@@ -315,10 +315,10 @@ class Session:
             self.print_line(f"  {client.name} does not take part: {printable(why)}")
             self.log(client=client.name, refused=why)
 
-    def _not_read(self, error: Unheard) -> None:
+    def _not_read(self, error: RejectedMessage) -> None:
         why = str(error)
-        self.unheard[why] = self.unheard.get(why, 0) + 1
-        if self.unheard[why] == 1:
+        self.rejected[why] = self.rejected.get(why, 0) + 1
+        if self.rejected[why] == 1:
             self.print_line(f"  a message was not read: {printable(why)}")
             self.log(unread=why)
         if error.sender and error.sender not in self.clients:

@@ -51,7 +51,7 @@ class StatusFile:
             "ended": ended,
             "time": time.time(),
             "round": session.round,
-            "unread": session.unheard,
+            "unread": session.rejected,
             "clients": clients,
         }
         write_file(session.folder.path / FILE, json.dumps(text, indent=1).encode())
