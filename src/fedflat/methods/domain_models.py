@@ -40,6 +40,7 @@ class SeparateModels(Piece):
 
     stage, key = Stage.CORRECT, KEY
     uploads_statistics = "share of its images of each domain"
+    needs_server_model = True
 
     def __post_init__(self) -> None:
         number(KEY, "domains", self.domains, low=1, high=4096, whole=True)
