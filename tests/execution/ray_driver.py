@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -109,13 +110,13 @@ def watch(on_hand_out: Callable[[Any, Any, Any], None]) -> list[RayPool]:
             opened.append(self)
 
     Pool.on_hand_out = staticmethod(on_hand_out)
-    pool.RayPool = Pool
+    pool.RayPool, pool.SETTLE = Pool, 600.0  # begin with all actors, on a slow machine too
     return opened
 
 
 def same_bits(*texts: str) -> dict[str, Any]:
     """Digests of methods by two actors that share a CPU, and by one process."""
-    executor = ff.Ray(actors=2, cpus=0.5)
+    executor = ff.Ray(actors=2, cpus=0.5, wait=600)
     with connected("local"):  # one cluster for all runs
         return {
             text: [
@@ -148,10 +149,10 @@ def killed_node(text: str) -> dict[str, Any]:
                 made.wait_for_nodes()
                 seen["added"] = True
                 pool._request_actors()
-                import_ray().wait(list(pool.opening), timeout=120)  # one of them has room now
+                import_ray().wait(list(pool.opening), timeout=600)  # one of them has room now
 
         pools = watch(on_hand_out)
-        result = digest(ff.train(exp, executor=ff.Ray(address=made.address)))
+        result = digest(ff.train(exp, executor=ff.Ray(address=made.address, wait=600)))
     return {
         "ray": result,
         "here": digest(ff.train(exp, executor=ff.InProcess(threads=1))),
@@ -177,11 +178,12 @@ def no_actor_left(folder: str) -> dict[str, Any]:
 
         def on_hand_out(pool: Any, actor: Any, request: Any) -> None:
             if request.broadcast.round == 1:
+                pool.options = replace(pool.options, wait=3)
                 stop_actor(actor)
                 kill_node(actor)
 
         watch(on_hand_out)
-        text = f"ray(address='{made.address}', actors=1, cpus=2, wait=3)"
+        text = f"ray(address='{made.address}', actors=1, cpus=2, wait=600)"
         try:
             ff.run("scaffold()", **settings, out=folder, executor=text, quiet=True)
         except ClientsUnreachable as error:
