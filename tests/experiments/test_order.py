@@ -75,23 +75,26 @@ def test_what_is_watched_at_clients_is_watched_elsewhere(tmp_path: Path) -> None
     ],
 )
 def test_what_only_python_can_say_is_not_ordered(given: dict[str, Any], why: str) -> None:
-    said = ff.experiment("fedavg", ON, **{**RUN, **given}).as_json()
+    texts = ff.experiment("fedavg", ON, **{**RUN, **given}).as_json()
     job = prepare(ff.experiment("fedavg", ON, **RUN)).job
     with pytest.raises(
-        SettingError, match=f"cannot be sent to clients elsewhere: {why}.*executor='in-process'"
+        SettingError,
+        match=f"cannot be sent to clients on other machines: {why}.*executor='in-process'",
     ):
-        spec_of_job(replace(job, experiment=said))
+        spec_of_job(replace(job, experiment=texts))
 
 
 def test_data_given_in_python_are_not_ordered() -> None:
-    with pytest.raises(SettingError, match="cannot be sent to clients elsewhere: its on can"):
+    with pytest.raises(
+        SettingError, match="cannot be sent to clients on other machines: its on can"
+    ):
         spec_of_job(prepare(small()).job)
 
 
 def test_a_stranger_among_the_pieces_is_not_ordered() -> None:
     job = prepare(ff.experiment("fedavg", ON, **RUN)).job
     for pieces in ((*job.pieces, Clip(1.0)), (Clip(1.0), *job.pieces)):
-        with pytest.raises(SettingError, match="do not make its pieces again"):
+        with pytest.raises(SettingError, match="do not give its pieces again"):
             spec_of_job(replace(job, pieces=pieces))
 
 

@@ -1,12 +1,17 @@
-"""Attacking clients: how they change the data they train on."""
+"""Attacking clients: how they change the data they train on.
+
+A run with attackers gives its clients an `AttackedJob` in place of the plain `ClientJob`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 
+from fedflat.client.training import ClientJob
 from fedflat.data.examples import ClientData
 from fedflat.errors import SettingError
 from fedflat.registry.specs import TextSpec, register
@@ -24,6 +29,30 @@ class Attacker(TextSpec, ABC):
     @abstractmethod
     def data(self, data: ClientData) -> ClientData:
         """Return the data to train on. The client's own test examples do not change."""
+
+
+@dataclass(frozen=True)
+class AttackedJob(ClientJob):
+    """The job of a run in which some clients attack."""
+
+    attackers: Mapping[int, Attacker] = field(default_factory=dict)
+    """Attackers by client."""
+
+    def client_data(self, client: int, data: ClientData) -> ClientData:
+        """The data as the client's attacker changes them; those of other clients as they are."""
+        attacker = self.attackers.get(client)
+        return data if attacker is None else attacker.data(data)
+
+
+def attacked(job: ClientJob, attackers: Mapping[int, Attacker]) -> ClientJob:
+    """The job with these attackers in place of those it has."""
+    common = {one.name: getattr(job, one.name) for one in fields(ClientJob)}
+    return AttackedJob(**common, attackers=attackers) if attackers else ClientJob(**common)
+
+
+def attackers_in(job: ClientJob) -> Mapping[int, Attacker]:
+    """The attackers of a job, by client."""
+    return job.attackers if isinstance(job, AttackedJob) else {}
 
 
 def pairs_of(owner: str, pairs: object) -> Pairs:

@@ -109,7 +109,7 @@ class Stack:
     ) -> None:
         self.job, self.batched, self.requests = job, batched, requests
         self.data = [
-            job.attackers[request.client].data(held) if request.client in job.attackers else held
+            job.client_data(request.client, held)
             for request, held in zip(requests, data, strict=True)
         ]
         self.broadcast = requests[0].broadcast

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from fedflat.client.attacker import Attacker
 from fedflat.client.compression import PACKED
 from fedflat.client.evaluate import headline, own_scores
 from fedflat.client.full_gradient import full_gradient
@@ -50,8 +49,6 @@ class ClientJob:
     """True if each reply also carries the client's own model, for measurements."""
     experiment: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the run as text, sent to clients on other machines."""
-    attackers: Mapping[int, Attacker] = field(default_factory=dict)
-    """Attackers by client: they change what the client trains on or sends."""
     shared: Extras = field(default_factory=dict)
     """Tensors sent to every client once, before round 0: the results of
     `Piece.shared_with_clients`, by piece key."""
@@ -60,6 +57,10 @@ class ClientJob:
     def private_size(self) -> int:
         """Number of parameters that stay with the clients."""
         return sum(piece.private_size(self.learner.flat.layout) for piece in self.pieces)
+
+    def client_data(self, client: int, data: ClientData) -> ClientData:
+        """The data that a client trains on. An `AttackedJob` changes those of its attackers."""
+        return data
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,7 @@ def run_client(
 ) -> Outcome:
     """Carry out the broadcast's instruction on one client."""
     instruction = request.broadcast.instruction
-    attacker = job.attackers.get(request.client)
-    if attacker is not None:
-        data = attacker.data(data)
+    data = job.client_data(request.client, data)
     outcome: Outcome = instruction.run(ClientWork(instruction.job(job), request, data, spy))
     return outcome
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fedflat.client.attacker import attacked
 from fedflat.client.instructions import Describe, Describer
 from fedflat.client.training import Request
 from fedflat.core.failures import ClientFailure
@@ -62,7 +63,7 @@ def collect_descriptions(
         for one in describers
     }
     if any(wanted.values()):
-        job = replace(setup.job, attackers={})
+        job = attacked(setup.job, {})
         with executor.open(job, setup.fed, setup.source) as pool:
             for describer, unasked in wanted.items():
                 done = len(clients) - len(unasked)
@@ -138,7 +139,7 @@ def with_descriptions(
     return replace(
         setup,
         server=ServerModels(exp.topology, population),
-        job=replace(job, shared=shared, attackers=attackers),
+        job=attacked(replace(job, shared=shared), attackers),
         initial_cost=spent,
     )
 

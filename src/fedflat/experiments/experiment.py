@@ -16,6 +16,7 @@ from fedflat.client.local import LocalTraining
 from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
 from fedflat.core.schedules import Scalar, Schedule, at, check_end
+from fedflat.data.batch import Tensors
 from fedflat.data.cache import opened
 from fedflat.data.domain_inputs import with_known_domains
 from fedflat.data.federation import DataSpec, Federation
@@ -138,10 +139,16 @@ class Experiment(RunSettings):
         """The module and its loss, made for the data."""
         some = torch.arange(2) % max(len(fed.test), 1)
         sample = fed.test.batch(some, DTYPES[self.dtype]).inputs if len(fed.test) else None
+        return self.build_learner(fed.shape, self.task.outputs(fed), sample, device)
+
+    def build_learner(
+        self, shape: tuple[int, ...], outputs: int, sample: Tensors | None, device: str
+    ) -> Learner:
+        """The module and its loss, made for examples of this shape; needs no data."""
         return Learner(
             self.model,
-            fed.shape,
-            self.task.outputs(fed),
+            shape,
+            outputs,
             seed=self.seed,
             task=self.task,
             loss=self.loss,

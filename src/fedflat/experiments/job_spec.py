@@ -1,7 +1,8 @@
-"""What all requests of a run have in common, as text, and made again from it: for clients elsewhere.
+"""The job of a run as text, and a job built from this text, for clients on other machines.
 
-The text is that of run.json: method, model, data, local work. Objects that exist only in Python cannot
-be sent. A client builds its module from the shapes of the examples; it needs no test set for it.
+The texts are those of run.json: method, model, data, local training. Objects that exist only in
+Python cannot be sent. A client builds its module from the shape of the examples and needs no test
+set.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 
+from fedflat.client.attacker import attacked, attackers_in
 from fedflat.client.learner import Learner
 from fedflat.client.piece import Piece
 from fedflat.client.training import ClientJob
@@ -24,7 +26,7 @@ from fedflat.experiments.run_folder.schema import EXPERIMENT
 from fedflat.files import Damaged
 from fedflat.registry.specs import parse
 
-ORDER = {
+JOB_SPEC = {
     "experiment": EXPERIMENT,
     "shape": [int],
     "outputs": int,
@@ -40,17 +42,17 @@ def spec_of_job(job: ClientJob) -> JobSpec:
     missing = [name for name in ("on", "model", "loss") if job.experiment.get(name) is None]
     if missing:
         raise SettingError(
-            f"the run cannot be sent to clients elsewhere: its {' and its '.join(missing)} can "
-            "only be given in Python. Name them in text, or make the visits here "
-            "(executor='in-process')."
+            "the run cannot be sent to clients on other machines: its "
+            f"{' and its '.join(missing)} can only be given in Python. Name them as text, or run "
+            "the clients here (executor='in-process')."
         )
     own = from_json(dict(job.experiment)).pieces()
     measures = job.pieces[len(own) :]
     if job.pieces[: len(own)] != own or any(_measure(repr(piece)) != piece for piece in measures):
         raise SettingError(
-            f"the run cannot be sent to clients elsewhere: {job.experiment['method']!r} and what "
-            "is measured do not make its pieces again. Register the method and what it measures, "
-            "or make the visits here (executor='in-process')."
+            "the run cannot be sent to clients on other machines: "
+            f"{job.experiment['method']!r} and the recorded metrics do not give its pieces again. Register the method and the metrics, or "
+            "run the clients here (executor='in-process')."
         )
     texts = {
         "experiment": dict(job.experiment),
@@ -59,7 +61,9 @@ def spec_of_job(job: ClientJob) -> JobSpec:
         "measures": [repr(piece) for piece in measures],
         "mean_examples": job.mean_examples,
         "shows": job.returns_models,
-        "attackers": {str(client): repr(attacker) for client, attacker in job.attackers.items()},
+        "attackers": {
+            str(client): repr(attacker) for client, attacker in attackers_in(job).items()
+        },
     }
     sample = tuple(torch.zeros_like(x) for x in arguments(job.learner.sample))
     return JobSpec(texts, job.shared, sample)
@@ -69,14 +73,14 @@ def job_of_spec(spec: JobSpec, *, device: str = "cpu") -> ClientJob:
     """Build the job that a spec describes; no data are opened."""
     texts: Mapping[str, Any] = spec.settings
     try:
-        check(texts, ORDER)
+        check(texts, JOB_SPEC)
     except Damaged as error:
-        raise _unfollowed(error) from None
+        raise _not_built(error) from None
     exp = from_json(texts["experiment"])
     measures = [_measure(text) for text in texts["measures"]]
     if not all(isinstance(piece, Piece) for piece in measures):
-        raise _unfollowed(f"of {texts['measures']} not all can be measured here")
-    return ClientJob(
+        raise _not_built(f"of {texts['measures']} not all can be measured here")
+    job = ClientJob(
         _learner(exp, spec, device),
         (*exp.pieces(), *measures),
         exp.local,
@@ -84,8 +88,11 @@ def job_of_spec(spec: JobSpec, *, device: str = "cpu") -> ClientJob:
         texts["mean_examples"],
         texts["shows"],
         texts["experiment"],
-        {int(client): parse(text, "attacker") for client, text in texts["attackers"].items()},
         spec.shared,
+    )
+    return attacked(
+        job,
+        {int(client): parse(text, "attacker") for client, text in texts["attackers"].items()},
     )
 
 
@@ -98,27 +105,18 @@ def data_of_spec(spec: JobSpec, *, on: DataSpec | None = None, device: str = "cp
 def _learner(exp: Experiment, spec: JobSpec, device: str) -> Learner:
     sample = tuple(x.to(device) for x in spec.sample)
     if not sample:
-        raise _unfollowed("it has no sample of the inputs")
-    return Learner(
-        exp.model,
+        raise _not_built("it has no sample of the inputs")
+    return exp.build_learner(
         tuple(spec.settings["shape"]),
         spec.settings["outputs"],
-        seed=exp.seed,
-        task=exp.task,
-        loss=exp.loss,
-        dtype=exp.dtype,
-        device=device,
-        layout=exp.layout,
-        convolutions=exp.convolutions,
-        sample=sample[0] if len(sample) == 1 else sample,
-        pieces=exp.method.client,
+        sample[0] if len(sample) == 1 else sample,
+        device,
     )
 
 
-def _unfollowed(why: object) -> SettingError:
+def _not_built(why: object) -> SettingError:
     return SettingError(
-        f"the order of a run cannot be followed: {why}. Use the same version of fedflat on both "
-        "sides."
+        f"the job of a run cannot be built: {why}. Use the same version of fedflat on both sides."
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from statistics import fmean
 
-from fedflat.client.attacker import Attacker
+from fedflat.client.attacker import Attacker, attacked
 from fedflat.client.evaluate import outputs
 from fedflat.client.instructions import Describer
 from fedflat.client.learner import Learner
@@ -58,8 +58,9 @@ def prepare(exp: Experiment, device: str = "cpu") -> RunSetup:
         mean_examples(exp, registry),
         any(average.needs_client_models for average in exp.method.averages),
         exp.as_json(),
-        attackers_of(exp, fed, learner, population) if known else {},
     )
+    if known:
+        job = attacked(job, attackers_of(exp, fed, learner, population))
     for evaluation in exp.method.evaluations:
         evaluation.check(exp.on, fed.held_out is not None)
     model = ModelInfo(
@@ -140,9 +141,9 @@ def attackers_of(
         raise SettingError(
             "centralised training has no clients that could attack. Leave --attack out."
         )
-    attacked = attacked_run(exp, fed, learner, population)
-    exp.attack.check(attacked)
-    return exp.attack.attackers(attacked)
+    run = attacked_run(exp, fed, learner, population)
+    exp.attack.check(run)
+    return exp.attack.attackers(run)
 
 
 def mean_examples(exp: Experiment, registry: ClientRegistry) -> float:

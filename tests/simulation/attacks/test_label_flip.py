@@ -18,7 +18,7 @@ import fedflat as ff
 from experiments.small import begin, final, go_on, rows, timeless
 from fedflat import cifar100, label_flip
 from fedflat.cli.main import main
-from fedflat.client.attacker import Swaps
+from fedflat.client.attacker import Swaps, attackers_in
 from fedflat.client.learner import Learner
 from fedflat.data.federation import DataSpec, PartitionedFederation
 from fedflat.data.sets.cifar100 import FINE_TO_COARSE
@@ -323,7 +323,7 @@ def test_attackers_train_on_what_they_say(topology: str) -> None:
     fed = setup.fed
     assert isinstance(fed, PartitionedFederation)
     swap = torch.tensor([2, 1, 0, 5, 4, 3, 6, 7, 8, 9])
-    liars = set(setup.job.attackers)
+    liars = set(attackers_in(setup.job))
     assert len(liars) == (
         5 if topology == "star()" else 4
     )  # floor(20 / 4), and two superclients of four
@@ -368,10 +368,10 @@ def test_what_is_for_testing_is_left_alone() -> None:
     setup = prepare(
         ff.experiment("fedavg", **{**RUN, "on": on, "attack": "label_flip(L_S=1, L=1)"})
     )
-    assert len(setup.job.attackers) == 10
+    assert len(attackers_in(setup.job)) == 10
     for client in range(10):
         honest = setup.fed.data(client)
-        attacker = setup.job.attackers.get(client)
+        attacker = attackers_in(setup.job).get(client)
         lying = attacker.data(honest) if attacker else honest
         assert torch.equal(lying.own_test.labels, honest.own_test.labels)
         assert not torch.equal(lying.labels, honest.labels)
@@ -455,7 +455,7 @@ def test_an_attack_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(spelling, name, dict(getattr(spelling, name)))
     exec(code, {"ff": ff, "dataclass": dataclass, "__name__": "__main__"})
     exp = ff.experiment("fedavg", **{**RUN, "rounds": 1}, attack="everybody_swaps")
-    assert set(prepare(exp).job.attackers) == set(range(20))
+    assert set(attackers_in(prepare(exp).job)) == set(range(20))
     assert ff.train(exp).rows
 
 
@@ -472,7 +472,7 @@ def test_superclients_are_where_clients_stay_together(method: str, liars: int, g
     """Two superclients of four with two attackers each, or a quarter of all twenty."""
     setup = prepare(ff.experiment(method, **RUN, attack=FLIP))
     assert (
-        len(setup.job.attackers),
+        len(attackers_in(setup.job)),
         len(setup.exp.topology.superclients(setup.server.population)),
     ) == (liars, groups)
 
@@ -483,12 +483,12 @@ def test_groups_that_clients_describe_themselves_for() -> None:
         "fedseq(groups=greedy(psi='labels', tau='gini', d_min=250, k_max=6))", **RUN, attack=FLIP
     )
     before = prepare(exp)
-    assert not before.job.attackers
+    assert not attackers_in(before.job)
     setup = collect_descriptions(before, RunFolder(), ff.InProcess(1), lambda earlier, place: {})
     groups = setup.exp.topology.superclients(setup.server.population)
-    bad = [group for group in groups if set(group) & set(setup.job.attackers)]
+    bad = [group for group in groups if set(group) & set(attackers_in(setup.job))]
     assert len(bad) == max(1, len(groups) // 2)
-    assert len(setup.job.attackers) == sum(max(1, len(group) // 2) for group in bad)
+    assert len(attackers_in(setup.job)) == sum(max(1, len(group) // 2) for group in bad)
 
 
 def test_attacks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
