@@ -51,8 +51,8 @@ def spec_of_job(job: ClientJob) -> JobSpec:
     if job.pieces[: len(own)] != own or any(_measure(repr(piece)) != piece for piece in measures):
         raise SettingError(
             "the run cannot be sent to clients on other machines: "
-            f"{job.experiment['method']!r} and the recorded metrics do not give its pieces again. Register the method and the metrics, or "
-            "run the clients here (executor='in-process')."
+            f"{job.experiment['method']!r} and the recorded metrics do not give its "
+            "pieces again. Register the method and the metrics, or run the clients here (executor='in-process')."
         )
     texts = {
         "experiment": dict(job.experiment),
