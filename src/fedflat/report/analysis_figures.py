@@ -1,4 +1,5 @@
-"""Figures of eigenvalues, of corrupted images, of lines between models, and of recorded metrics."""
+"""Figures of eigenvalues, corrupted images, lines between models, clients' descriptions, and
+recorded metrics."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from fedflat.report.figure_style import (
     COLUMN,
     LEGEND,
     PAGE,
+    TITLE,
     Drawn,
     canvas,
     comparable,
@@ -20,6 +22,7 @@ from fedflat.report.figure_style import (
     legend,
     look,
     numbers,
+    panels,
     plain,
 )
 
@@ -86,6 +89,24 @@ def barriers(document: Document) -> Iterator[Drawn]:
 def _line_label(one: Document) -> str:
     barrier = "" if one["barrier"] is None else f", barrier {one['barrier']:.3g}"
     return in_lines(f"{one['b']} (0) to {one['a']} (1){barrier}", 2 * LEGEND)
+
+
+def description_maps(document: Document) -> Iterator[Drawn]:
+    """Distances between the clients' descriptions, and the cosines of what the clients sent."""
+    import numpy as np
+
+    for name, items in comparable(document["descriptions"]):
+        for measure in ("distances", "cosines"):
+            tables = [np.array([numbers(row) for row in one[measure]]) for one in items]
+            low, high = _least(tables), -_least([-one for one in tables])
+            figure, axes = panels(len(items))
+            for axis, one, values in zip(axes, items, tables, strict=True):
+                drawn = axis.imshow(values, vmin=low, vmax=high, cmap="viridis")
+                axis.set_title(in_lines(one["description"], TITLE), loc="left")
+                axis.set(xlabel="client, by class", ylabel="client, by class")
+            label = "distance" if measure == "distances" else "cosine"
+            figure.colorbar(drawn, ax=axes, shrink=0.8, label=label)
+            yield f"descriptions-{measure}{name}", figure
 
 
 def recorded_heat_maps(document: Document) -> Iterator[Drawn]:

@@ -12,6 +12,7 @@ from fedflat.files import unwritable
 from fedflat.report.analysis_figures import (
     barriers,
     corruption_bars,
+    description_maps,
     eigenvalue_stems,
     recorded_heat_maps,
 )
@@ -263,6 +264,7 @@ _FIGURES: tuple[Callable[[Document], Iterator[Drawn]], ...] = (
     _planes,
     barriers,
     corruption_bars,
+    description_maps,
     recorded_heat_maps,
     _partitions,
 )
