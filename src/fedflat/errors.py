@@ -12,10 +12,13 @@ Every message says what was wrong, what was found, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from math import log10
 from numbers import Integral, Real
+
+PrintLine = Callable[[str], None]
+"""Shows a message to the user; it may have several lines."""
 
 
 class FedflatError(ValueError):

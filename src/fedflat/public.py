@@ -4,8 +4,8 @@
     python -m fedflat.public --check    # prints those that are out of date; exit status 1 if there are any
 
 ``exports.py`` has the names that texts can use, and their modules, so that
-``import fedflat`` need not import those to know them. ``__init__.pyi`` tells type checkers and
-editors all public names. ``cli/listings/`` has what ``fedflat list KIND`` prints, and
+``import fedflat`` need not import those to know them. ``__init__.pyi`` lists all public
+names for type checkers and editors. ``cli/listings/`` has what ``fedflat list KIND`` prints, and
 ``data/files/catalogue.json`` the data sets with their files, so that neither imports PyTorch.
 """
 

@@ -152,7 +152,7 @@ class Analysis(TextSpec, ABC):
     position: ClassVar[int] = 145
     """Where the report shows it; smaller numbers come first."""
     subject: ClassVar[str] = ""
-    """What is missing in a report without it, in the plural. Empty: nothing is said."""
+    """What is missing in a report without it, in the plural. Empty: nothing is written."""
     of_every_run: ClassVar[bool] = True
     """False if one result may be of several runs, or if some runs cannot have any."""
     always: ClassVar[bool] = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
 
 from fedflat.data.federation import DataSpec
@@ -14,7 +13,7 @@ from fedflat.deploy.extra import require_extra
 from fedflat.deploy.federation_folder import read_participant
 from fedflat.deploy.node import Node, NodeSettings, open_cell_link
 from fedflat.deploy.supervise import end_with_parent
-from fedflat.errors import SettingError
+from fedflat.errors import PrintLine, SettingError
 from fedflat.experiments.experiment import data_set
 
 
@@ -56,7 +55,7 @@ def agree_on_tls(tls: bool, args: Namespace) -> None:
         raise SettingError("deploy: this federation has TLS. Leave --insecure-no-tls out.")
 
 
-def printer(args: Namespace) -> Callable[[str], None]:
+def printer(args: Namespace) -> PrintLine:
     """Prints lines on standard error, unless they are not wanted."""
 
     def print_line(text: str) -> None:

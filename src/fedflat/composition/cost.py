@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedflat.composition.method import Method
 
 DIM = 16
-"""Length of the vectors. It is large enough to tell vectors from a few extra numbers in a
+"""Length of the vectors. It is large enough to distinguish vectors from a few extra numbers in a
 broadcast."""
 
 

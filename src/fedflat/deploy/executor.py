@@ -12,8 +12,8 @@ from fedflat.data.federation import Federation
 from fedflat.data.sets.remote_clients import RemoteClients
 from fedflat.deploy.federation_folder import open_federation_folder
 from fedflat.deploy.network_pool import NetworkPool
-from fedflat.deploy.session import MOST_MESSAGE, SESSIONS, PrintLine, Session
-from fedflat.errors import SettingError, number
+from fedflat.deploy.session import MOST_MESSAGE, SESSIONS, Session
+from fedflat.errors import PrintLine, SettingError, number
 from fedflat.execution.client_pool import Source
 from fedflat.execution.wire_format import encode
 from fedflat.experiments.job_spec import spec_of_job

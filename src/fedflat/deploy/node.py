@@ -30,7 +30,7 @@ from fedflat.deploy.envelope import Reader, RejectedMessage, SignedMessage, Sign
 from fedflat.deploy.federation_folder import Participant
 from fedflat.deploy.session import MOST_MESSAGE
 from fedflat.deploy.transport import Link
-from fedflat.errors import FedflatError, SettingError, printable
+from fedflat.errors import FedflatError, PrintLine, SettingError, printable
 from fedflat.execution.client_runtime import ClientRuntime
 from fedflat.execution.wire_envelope import message_id
 from fedflat.execution.wire_format import JobSpec, RequestMessage, WireError, decode, encode
@@ -98,7 +98,7 @@ class Node:
         participant: Participant,
         settings: NodeSettings,
         link: Callable[[Participant, NodeSettings], Link],
-        print_line: Callable[[str], None] = print,
+        print_line: PrintLine = print,
     ) -> None:
         self.participant, self.settings, self.print_line = participant, settings, print_line
         self.name, self.process = participant.client, secrets.token_hex(8)

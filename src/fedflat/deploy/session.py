@@ -23,7 +23,7 @@ from fedflat.deploy.envelope import Reader, RejectedMessage, SignedMessage, Sign
 from fedflat.deploy.federation_folder import RUNS, FederationFolder
 from fedflat.deploy.status import StatusFile
 from fedflat.deploy.transport import Transport
-from fedflat.errors import RunError, printable
+from fedflat.errors import PrintLine, RunError, printable
 from fedflat.execution.wire_envelope import message_id
 from fedflat.files import Damaged, write_file
 from fedflat.version import __version__
@@ -40,8 +40,6 @@ MOST_MESSAGE = 2**30
 """Bytes of the largest message, by default."""
 SESSIONS: dict[str, Session] = {}
 """The sessions of this process, by run."""
-
-PrintLine = Callable[[str], None]
 
 
 @dataclass

@@ -7,11 +7,11 @@ from typing import Any
 
 from fedflat.client.training import ClientJob
 from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch
+from fedflat.errors import PrintLine
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.averaging import AverageState
 from fedflat.server.piece import StepResult
 
-PrintLine = Callable[[str], None]
 Seen = dict[str, Any]
 """Measurements by name, as they are written to the run folder."""
 

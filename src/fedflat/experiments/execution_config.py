@@ -9,13 +9,12 @@ from typing import Any
 
 import torch
 
-from fedflat.errors import FedflatError, RunError, SettingError, choice, nearest, shown
+from fedflat.errors import FedflatError, PrintLine, RunError, SettingError, choice, nearest, shown
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.main_module import refuse_while_importing
 from fedflat.experiments.choose_executor import RunLoad, choose
 from fedflat.experiments.loggers import check_installed, loggers_of
 from fedflat.experiments.recording import Recorder, metrics_of
-from fedflat.experiments.run_folder.run_folder import PrintLine
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import parse, registered
 from fedflat.settings.groups import AUTO, ExecutionSettings

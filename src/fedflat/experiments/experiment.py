@@ -78,7 +78,7 @@ class Experiment(RunSettings):
         _refuse_strangers(self)
         for one in SETTINGS:
             if one.about.otherwise is not None or one.name in self.method.topology_settings:
-                _settle(self, one)
+                _resolve(self, one)
         super().__post_init__()
         if self.weighting is not None:
             for piece in self.method.server:
@@ -279,7 +279,7 @@ def _read(given: object, one: Setting) -> Any:
     return value
 
 
-def _settle(exp: Experiment, one: Setting) -> None:
+def _resolve(exp: Experiment, one: Setting) -> None:
     """Set a setting to the given value, or to the method's, which must be equal; else to its
     default."""
     *group, name = one.path

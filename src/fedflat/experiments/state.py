@@ -122,7 +122,7 @@ def last_state(folder: Path, identity: str) -> RunState:
 def state_of_groups(
     round: int, groups: dict[str, Group], values: dict[str, Any], clients: ClientStates
 ) -> RunState:
-    """The inverse of `RunState.groups` and `RunState.facts`, with the restored ``clients``."""
+    """The inverse of `RunState.groups` and `RunState.values`, with the restored ``clients``."""
     models: dict[str, Model] = {}
     states: dict[str, ServerState] = {}
     averages: dict[str, dict[str, Tensor]] = {}

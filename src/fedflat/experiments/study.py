@@ -17,7 +17,7 @@ from fedflat.data.cache import opened, opened_once
 from fedflat.data.federation import DataSpec
 from fedflat.data.files.paths import remembered
 from fedflat.data.partition_notes import partition_notes
-from fedflat.errors import FedflatError, number
+from fedflat.errors import FedflatError, PrintLine, number
 from fedflat.execution.client_pool import ExecutorLike
 from fedflat.execution.profiling.profiled import Wanted, profiled
 from fedflat.experiments.choose_executor import RunLoad
@@ -41,7 +41,6 @@ from fedflat.experiments.run_folder.record import read_record, read_rows, same_v
 from fedflat.experiments.run_folder.run_folder import (
     PAUSE,
     DiskRunFolder,
-    PrintLine,
     RunFolder,
     check_pause,
     make_folder,

@@ -3,7 +3,7 @@
     remote_clients('my_federation', run='5f3a...', test=digits())
 
 `fedflat deploy serve` writes it. The file ``runs/RUN.json`` in the federation's folder names the
-clients of the run in their order, with what each said of its data when it joined.
+clients of the run in their order, with what each reported about its data when it joined.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLIENT = {
     "classes": int,
     "class_names": [str],
 }
-"""What a client says of its data: see `describe`."""
+"""What a client reports about its data: see `describe`."""
 ROSTER = {"clients": [CLIENT]}
 ONLINE: dict[str, Callable[[int], Sequence[int]]] = {}
 """By run: returns who can be asked in a round. The server's session sets it."""

@@ -6,7 +6,7 @@ repeats. If the looks cost more than `MOST` of the time, they come less often.
 
 A look needs the interpreter's lock. While the thread looked at keeps it, the look waits, at most
 for the interpreter's switch interval (5 ms): time spent in Python between two operations of torch
-is told to the second of them.
+is counted for the second of them.
 """
 
 from __future__ import annotations

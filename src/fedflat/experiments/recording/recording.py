@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fedflat.client.training import ClientJob
-from fedflat.errors import SettingError
-from fedflat.experiments.callbacks import CallbackFactory, PrintLine, RunCallback
+from fedflat.errors import PrintLine, SettingError
+from fedflat.experiments.callbacks import CallbackFactory, RunCallback
 from fedflat.experiments.recording.recorder import Metric, RoundView
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import parse_list, registered

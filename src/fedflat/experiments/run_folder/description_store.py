@@ -9,7 +9,7 @@ missing. A damaged tensor is requested again; the client computes the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from pathlib import Path
 from typing import NamedTuple, overload
@@ -17,7 +17,7 @@ from typing import NamedTuple, overload
 import torch
 from torch import Tensor
 
-from fedflat.errors import RunError
+from fedflat.errors import PrintLine, RunError
 from fedflat.execution.spill import Place, Spill
 from fedflat.experiments.run_folder.jsonl_log import JsonlLog, Row
 from fedflat.files import Damaged, discard, own_folder
@@ -60,7 +60,7 @@ class DescriptionStore:
         self,
         folder: Path | None = None,
         identity: str = "",
-        print_line: Callable[[str], None] = lambda text: None,
+        print_line: PrintLine = lambda text: None,
         *,
         held: bool = True,
     ) -> None:

@@ -18,12 +18,12 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from fedflat.errors import LONGEST_WAIT, RunError, number
+from fedflat.errors import LONGEST_WAIT, PrintLine, RunError, number
 from fedflat.execution.client_states import ClientStates
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.description_store import DescriptionStore
@@ -44,7 +44,6 @@ from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState, read_checkpoint
 from fedflat.files import NEW, Damaged, hold, refuse_link, unwritable
 
-PrintLine = Callable[[str], None]
 FIRST = "start"
 """The subfolder of a run that is made first, for an initializer."""
 DESCRIPTIONS = "descriptions"
