@@ -119,10 +119,12 @@ def test_a_part_of_everybodys_data() -> None:
         "fedavg", on="digits(lda(0), clients=10)", model="logistic", rounds=1, clients_per_round=2
     )
     setup = prepare(exp)
-    told: list[str] = []
+    messages: list[str] = []
     models = client_models(setup, setup.job.learner.initial(), 0, [3])
     both = LocalGlobal(setup=setup, round=0, models=models, examples=50)
-    found = both.result(list(both.rows(on_progress=lambda done, total, what: told.append(what))))
+    found = both.result(
+        list(both.rows(on_progress=lambda done, total, what: messages.append(what)))
+    )
     assert found["examples"] == 50 < found["of"]
     assert found["clients"][0]["global"] > 0
-    assert list(dict.fromkeys(told)) == ["client 3, own data", "client 3, all data"]
+    assert list(dict.fromkeys(messages)) == ["client 3, own data", "client 3, all data"]

@@ -254,11 +254,11 @@ def test_styles_are_in_the_clusters_that_the_run_has_made(
 
 def test_from_the_command_line_to_the_page(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyse", str(run), "--pictures", "2", "--confusion", "--styles", "--quiet"]) == 0
-    said = capsys.readouterr().out
-    assert "pictures: 9 classes on test, unseen_weather" in said
+    output = capsys.readouterr().out
+    assert "pictures: 9 classes on test, unseen_weather" in output
     assert (
         "styles: 4 clients in 3 clusters (chosen by the silhouette, since the run has no groups), silhouette"
-        in said
+        in output
     )
     found = collect([run])
     assert found["problems"] == []

@@ -74,13 +74,13 @@ def test_masks_are_what_the_module_says(
     mask = Image.open(tmp_path / "a.mask.png")
     assert np.asarray(mask).tolist() == ids(tmp_path / "a.ids.png").tolist()
     assert mask.getpalette()[:6] == [128, 64, 128, 244, 35, 232]  # road and pavement
-    said = capsys.readouterr().out
-    assert said.startswith(f"{tmp_path}/a.mask.png: ")
+    output = capsys.readouterr().out
+    assert output.startswith(f"{tmp_path}/a.mask.png: ")
     names, counts = np.unique(ids(tmp_path / "a.ids.png"), return_counts=True)
     known = ("road", "pavement", "building", "pole", "sign", "green", "sky", "person", "car")
     assert (
         f"{known[names[counts.argmax()]]} {100 * counts.max() / mask.width / mask.height:.1f} %"
-        in said
+        in output
     )
 
 
@@ -152,21 +152,21 @@ def test_classes_and_their_probabilities(
     for place in range(3):
         Image.fromarray((x[place, 0] * 255).round().byte().numpy()).save(tmp_path / f"{place}.png")
     with torch.no_grad():
-        told = fedflat.load(classes)(x).softmax(1)
+        saved = fedflat.load(classes)(x).softmax(1)
     assert main(["predict", str(classes), str(tmp_path)]) == 0
     lines = [
-        f"{tmp_path}/{i}.png: {int(told[i].argmax())} ({100 * told[i].max():.1f} %)"
+        f"{tmp_path}/{i}.png: {int(saved[i].argmax())} ({100 * saved[i].max():.1f} %)"
         for i in range(3)
     ]
     assert capsys.readouterr().out.splitlines() == lines
     assert main(["predict", str(classes), str(tmp_path), "--csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [(row["class"], row["number"]) for row in rows] == [
-        (str(int(row.argmax())),) * 2 for row in told
+        (str(int(row.argmax())),) * 2 for row in saved
     ]
     assert main(["predict", str(classes), str(tmp_path), "--json"]) == 0
     found = [row["probability"] for row in json.loads(capsys.readouterr().out)]
-    assert found == pytest.approx(told.max(1).values.tolist(), abs=2e-6)
+    assert found == pytest.approx(saved.max(1).values.tolist(), abs=2e-6)
 
 
 def test_classes_of_a_folder_go_by_their_names(
@@ -200,13 +200,13 @@ def test_one_bad_picture_does_not_end_the_others(
     (tmp_path / "text.png").write_text("no picture")
     for again in ([], ["--overwrite"]):
         assert main(["predict", str(run), str(tmp_path), *again]) == 2
-        said = capsys.readouterr()
-        assert [line.split("/")[-1].split(":")[0] for line in said.out.splitlines()] == [
+        output = capsys.readouterr()
+        assert [line.split("/")[-1].split(":")[0] for line in output.out.splitlines()] == [
             "good.mask.png",
             "grey.mask.png",
             "places.mask.png",
         ]
-        wrong = said.err.splitlines()
+        wrong = output.err.splitlines()
         assert [
             " ".join(line.removeprefix(f"fedflat: error: {tmp_path}/").split()[:4])
             for line in wrong
@@ -258,13 +258,13 @@ def test_files_that_exist_are_not_replaced(
     (tmp_path / "b.mask.png").write_text("made by hand")
     command = ["predict", str(run), str(tmp_path / "a.png"), str(tmp_path / "b.png")]
     assert main(command) == 2
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert (
         f"1 of the 4 files to write exist, the first is {tmp_path}/b.mask.png. Nothing was predicted"
-        in told.err
+        in output.err
     )
-    assert "--overwrite" in told.err
-    assert told.out == ""
+    assert "--overwrite" in output.err
+    assert output.out == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "b.mask.png", "b.png"]
     assert (tmp_path / "b.mask.png").read_text() == "made by hand"
     assert main([*command, "--out", str(tmp_path / "out")]) == 0

@@ -53,14 +53,14 @@ def folder(tmp_path: Path) -> Path:
 
 def forged(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change run.json of a run that has not ended, with an identity that fits."""
-    facts = json.loads((folder / "run.json").read_text())
-    change(facts)
-    del facts["end"]
-    facts["status"], facts["identity"] = "running", ""
-    facts["identity"] = identity(facts)
+    record = json.loads((folder / "run.json").read_text())
+    change(record)
+    del record["end"]
+    record["status"], record["identity"] = "running", ""
+    record["identity"] = identity(record)
     for name in ("metrics.jsonl", "recorded.jsonl"):
         (folder / name).unlink(missing_ok=True)
-    (folder / "run.json").write_text(json.dumps(facts))
+    (folder / "run.json").write_text(json.dumps(record))
 
 
 PLUGIN = {
@@ -99,10 +99,10 @@ def test_texts_of_a_run_are_shown_escaped(
     """Plugin names were printed raw, with the advice to install them."""
     forged(folder, TEXTS[text])
     main([command, str(folder)])
-    said = capsys.readouterr()
-    assert "\\x1b" in said.err
-    assert all(line.isprintable() for line in (said.err + said.out).split("\n"))
-    assert "nstall" not in said.err
+    output = capsys.readouterr()
+    assert "\\x1b" in output.err
+    assert all(line.isprintable() for line in (output.err + output.out).split("\n"))
+    assert "nstall" not in output.err
 
 
 def test_no_sentence_advises_to_install_what_a_folder_names() -> None:
@@ -123,9 +123,9 @@ def test_texts_of_a_table_are_shown_escaped(
     saved["entries"][0]["cell"]["name"] += ESCAPES
     (tmp_path / FILE).write_text(json.dumps(signed(saved)))
     assert main(["reproduce", str(tmp_path), "--table"]) == 0
-    said = capsys.readouterr().out
-    assert "\x1b" not in said
-    assert "\\x1b[2J" in said
+    output = capsys.readouterr().out
+    assert "\x1b" not in output
+    assert "\\x1b[2J" in output
 
 
 def test_what_a_run_says_is_shown_escaped(capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,14 +93,14 @@ def test_listing_says_what_is_there_and_what_to_do(tmp_path):
 
 def test_get_falls_back_to_the_next_source(tmp_path, monkeypatch, small):
     use(monkeypatch, Mnist, unreachable, good)
-    said: list[str] = []
-    folder = get("mnist", tmp_path / "to", said.append)
+    messages: list[str] = []
+    folder = get("mnist", tmp_path / "to", messages.append)
     assert folder == tmp_path / "to" / "mnist"
     assert sorted(p.name for p in folder.iterdir()) == sorted(IDX)
     assert [p.name for p in (tmp_path / "to").iterdir()] == ["mnist"]
-    assert "no way there" in said[0]
-    get("mnist", tmp_path / "to", said.append)
-    assert "already" in said[-1]
+    assert "no way there" in messages[0]
+    get("mnist", tmp_path / "to", messages.append)
+    assert "already" in messages[-1]
     places.set_data_dir(tmp_path / "to")
     assert len(Mnist(clients=6).open(0).train) == 60
 
@@ -167,9 +167,9 @@ def test_get_refuses_unbalanced_classes(tmp_path, monkeypatch):
 
 
 def test_get_of_what_needs_no_file_or_does_not_exist(tmp_path):
-    said: list[str] = []
-    assert get("digits", tmp_path, said.append) is None
-    assert "scikit-learn" in said[0]
+    messages: list[str] = []
+    assert get("digits", tmp_path, messages.append) is None
+    assert "scikit-learn" in messages[0]
     with pytest.raises(SpellingError, match="Did you mean 'mnist'"):
         get("mnst", tmp_path, quiet)
     (tmp_path / "file").write_text("")

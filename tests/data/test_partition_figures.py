@@ -23,10 +23,10 @@ def test_the_table_is_what_the_code_prints(capsys: pytest.CaptureFixture[str]) -
     text = DOCS.read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
     exec(code, {})
-    printed, told = rows(capsys.readouterr().out), rows(text)
-    assert printed.keys() == told.keys()
-    assert len(told) == 6
-    for name, (mean, spread, sizes) in told.items():
+    printed, output = rows(capsys.readouterr().out), rows(text)
+    assert printed.keys() == output.keys()
+    assert len(output) == 6
+    for name, (mean, spread, sizes) in output.items():
         found, again, got = printed[name]
         assert abs(found - mean) < 4 * ((spread**2 + again**2) / 10) ** 0.5 + 0.01
         assert (" to " in got) == (" to " in sizes)

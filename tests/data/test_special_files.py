@@ -317,6 +317,6 @@ def test_large_files_take_little_memory(tmp_path: Path) -> None:
     )
     words = [sys.executable, "-c", script, str(tmp_path / "large.png")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=50, check=True)
-    said, kilobytes = done.stdout.splitlines()
-    assert "13000x13000 pixels" in said
+    output, kilobytes = done.stdout.splitlines()
+    assert "13000x13000 pixels" in output
     assert int(kilobytes) < 50_000

@@ -39,9 +39,9 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """The sentence with which a command is refused."""
     capsys.readouterr()
     assert main(["deploy", *words]) == 2
-    said = capsys.readouterr()
-    assert not said.out
-    return said.err.splitlines()[-1]
+    output = capsys.readouterr()
+    assert not output.out
+    return output.err.splitlines()[-1]
 
 
 def test_keys_can_be_read_by_their_owner_only(fed: Path) -> None:

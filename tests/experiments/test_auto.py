@@ -152,20 +152,20 @@ def test_a_loss_that_cannot_be_stacked_is_found_before_the_first_round() -> None
 
 
 def test_the_choice_is_written_down_before_the_first_round_and_kept(tmp_path: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     ff.compare(
         ["fedavg", "centralised"],
         seeds=2,
         on=ON,
         rounds=2,
         out=tmp_path / "study",
-        reporter=Reporter(note=said.append),
+        reporter=Reporter(note=messages.append),
     )
     files = [tmp_path / "study" / "study.json", *(tmp_path / "study").rglob("run.json")]
     hows = [json.loads(file.read_text())["how"] for file in files]
     assert len(hows) == 5
     assert {(config["executor"], config["threads"]) for config in hows} == {("in-process", 1)}
-    assert len([text for text in said if "a visit is estimated" in text]) == 1
+    assert len([text for text in messages if "a visit is estimated" in text]) == 1
 
 
 class Killed(Exception):

@@ -51,12 +51,12 @@ EXP = experiment(EVERYTHING)
 def test_what_a_run_folder_holds(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "run"
     result = begin(EXP, folder)
-    facts = json.loads((folder / "run.json").read_text())
-    assert facts["fedflat"] == __version__
-    assert facts["status"] == "done"
-    assert facts["experiment"]["method"] == repr(EXP.method)
-    assert facts["experiment"]["seed"] == 3
-    assert facts["machine"]["torch"] == torch.__version__
+    record = json.loads((folder / "run.json").read_text())
+    assert record["fedflat"] == __version__
+    assert record["status"] == "done"
+    assert record["experiment"]["method"] == repr(EXP.method)
+    assert record["experiment"]["seed"] == 3
+    assert record["machine"]["torch"] == torch.__version__
     assert [row["round"] for row in rows(folder)] == [1, 2, 3, 4, 5, 6]
     assert timeless(rows(folder)) == timeless(result.rows)
     assert Store(folder / "checkpoint").rounds() == [6, 5]
@@ -128,9 +128,9 @@ def test_a_run_killed_while_it_finished(tmp_path: Path) -> None:
     """After the last checkpoint, before the last word: only that is written."""
     begin(EXP, tmp_path / "whole")
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
-    facts = json.loads((tmp_path / "cut" / "run.json").read_text())
-    del facts["end"]
-    (tmp_path / "cut" / "run.json").write_text(json.dumps({**facts, "status": "running"}))
+    record = json.loads((tmp_path / "cut" / "run.json").read_text())
+    del record["end"]
+    (tmp_path / "cut" / "run.json").write_text(json.dumps({**record, "status": "running"}))
     (tmp_path / "cut" / "final.safetensors").unlink()
     go_on(EXP, tmp_path / "cut")
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
@@ -177,15 +177,15 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
         shutil.copytree(tmp_path / "cut", folder)
         attacked = _of_the_newest_alone(folder)[place]
         damage(attacked)
-        said: list[str] = []
-        go_on(EXP, folder, said=said)
+        messages: list[str] = []
+        go_on(EXP, folder, said=messages)
         lost = (
             damage is Path.unlink and attacked.suffix == ".json"
         )  # then nobody knows that there was one
-        assert len(said) == (0 if lost else 1)
+        assert len(messages) == (0 if lost else 1)
         if not lost:
-            assert said[0].startswith("the checkpoint of round 4 is damaged (")
-            assert said[0].endswith("; trying the one before it.")
+            assert messages[0].startswith("the checkpoint of round 4 is damaged (")
+            assert messages[0].endswith("; trying the one before it.")
         assert final(folder) == final(tmp_path / "whole")
         assert timeless(rows(folder)) == timeless(rows(tmp_path / "whole"))
 
@@ -196,14 +196,14 @@ def test_when_no_checkpoint_is_whole_the_run_starts_anew_and_says_so(tmp_path: P
         begin(EXP, tmp_path / "cut", stop=4)
     for path in (tmp_path / "cut" / "checkpoint").glob("*.json"):
         _flip(path)
-    said: list[str] = []
-    go_on(EXP, tmp_path / "cut", said=said)
-    assert [text.split(" is ")[0] for text in said] == [
+    messages: list[str] = []
+    go_on(EXP, tmp_path / "cut", said=messages)
+    assert [text.split(" is ")[0] for text in messages] == [
         "the checkpoint of round 4",
         "the checkpoint of round 3",
         "no checkpoint",
     ]
-    assert "from its beginning" in said[-1]
+    assert "from its beginning" in messages[-1]
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
     assert timeless(rows(tmp_path / "cut")) == timeless(rows(tmp_path / "whole"))
 
@@ -234,9 +234,9 @@ def test_damaged_again_and_again(tmp_path: Path) -> None:
     with closing(run_folder), pytest.raises(KeyboardInterrupt):
         train(EXP, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(5))
     _flip(tmp_path / "cut" / "checkpoint" / "round-0000005.json")
-    said: list[str] = []
-    go_on(EXP, tmp_path / "cut", said=said)
-    assert len(said) == 1
+    messages: list[str] = []
+    go_on(EXP, tmp_path / "cut", said=messages)
+    assert len(messages) == 1
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
 
 
@@ -388,10 +388,10 @@ def test_a_disk_that_is_full(small_disk: Path, tmp_path: Path) -> None:
                 executor=InProcess(threads=1),
                 on_progress=partial(fill, left),
             )
-        said = str(caught.value)
-        assert said.startswith(f"the disk is full: {folder}")
-        assert "free some space, then continue with `fedflat resume`" in said
-        met.add(said.removeprefix(f"the disk is full: {folder}").split()[0])
+        message = str(caught.value)
+        assert message.startswith(f"the disk is full: {folder}")
+        assert "free some space, then continue with `fedflat resume`" in message
+        met.add(message.removeprefix(f"the disk is full: {folder}").split()[0])
         filler.unlink()
         assert not list(folder.rglob("*.new"))
         assert read_record(folder).status == "running"

@@ -144,9 +144,9 @@ def test_lost_and_damaged_models_are_written_again(copy, capsys) -> None:
     flip(folder / "final.safetensors", -2)
     assert main(["analyse", str(folder), "--curvature", "--model", "server", "--quiet"]) == 2
     assert "'ema' is damaged (final.safetensors: it does not have the digest" in (
-        said := capsys.readouterr().err
+        output := capsys.readouterr().err
     )
-    assert f"`fedflat resume {folder}` writes it again." in said
+    assert f"`fedflat resume {folder}` writes it again." in output
     (folder / "final-server.safetensors").unlink()
     assert main(["resume", str(folder), "--quiet"]) == 0
     assert (

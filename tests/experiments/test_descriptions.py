@@ -178,9 +178,9 @@ def test_damaged_files_are_asked_for_again(tmp_path: Path, damage: str) -> None:
     if damage == "both lost":
         lines.unlink()
         tensors.unlink()
-    said: list[str] = []
-    go_on(exp, tmp_path / "part", said=said)
-    assert bool(said) == damage.startswith("a byte")
+    messages: list[str] = []
+    go_on(exp, tmp_path / "part", said=messages)
+    assert bool(messages) == damage.startswith("a byte")
     assert final(tmp_path / "part") == final(tmp_path / "whole")
     assert timeless(rows(tmp_path / "part")) == timeless(rows(tmp_path / "whole"))
 

@@ -279,9 +279,9 @@ def test_a_target_on_the_command_line_is_read_by_the_headline(
 )
 def test_a_damaged_headline_is_a_sentence(tmp_path: Path, wrong: Any, said: str) -> None:
     run = write_run(tmp_path / "run")
-    facts = json.loads((run / "run.json").read_text())
-    facts["experiment"]["headline"] = wrong
-    (run / "run.json").write_text(json.dumps(facts))
+    record = json.loads((run / "run.json").read_text())
+    record["experiment"]["headline"] = wrong
+    (run / "run.json").write_text(json.dumps(record))
     with pytest.raises(RunError, match="is damaged") as caught:
         read_record(run)
     assert said in str(caught.value)

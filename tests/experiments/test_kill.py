@@ -65,11 +65,11 @@ def stopped(process: subprocess.Popen[str], folder: Path, status: int = 130) -> 
     )
     assert errors.endswith("fedflat: stopped.\n")
     assert 0 < newest(folder) < ROUNDS
-    facts = json.loads((folder / "run.json").read_text())
-    assert facts["status"] == "running"
+    record = json.loads((folder / "run.json").read_text())
+    assert record["status"] == "running"
     # Workers change no bit, and starting them takes seconds: it goes on without.
     (folder / "run.json").write_text(
-        json.dumps({**facts, "how": {**facts["how"], "workers": 0, "threads": 1}})
+        json.dumps({**record, "how": {**record["how"], "workers": 0, "threads": 1}})
     )
     assert main(["resume", str(folder), "--quiet"]) == 0
     assert same_as_never_stopped(folder)

@@ -80,15 +80,15 @@ def python(words: list[str], folder: Path, code: str = "") -> tuple[str, str]:
 
 def in_a_notebook(code: str, folder: Path) -> tuple[str, str]:
     """Each part in a cell of its own, in a real kernel."""
-    said: dict[str, str] = {"stdout": "", "stderr": ""}
+    output: dict[str, str] = {"stdout": "", "stderr": ""}
 
     def hear(message: dict[str, object]) -> None:
         content = message["content"]
         assert isinstance(content, dict)
         if message["msg_type"] == "stream":
-            said[content["name"]] += content["text"]
+            output[content["name"]] += content["text"]
         elif message["msg_type"] == "error":
-            said["stderr"] += "\n".join(content["traceback"])
+            output["stderr"] += "\n".join(content["traceback"])
 
     with pytest.MonkeyPatch.context() as patch:  # nothing of the user's, and nothing left there
         for name in (
@@ -108,7 +108,7 @@ def in_a_notebook(code: str, folder: Path) -> tuple[str, str]:
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
-    return said["stdout"], said["stderr"]
+    return output["stdout"], output["stderr"]
 
 
 @pytest.mark.filterwarnings("default")  # what a kernel's client leaves behind is not ours

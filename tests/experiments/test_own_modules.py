@@ -115,12 +115,12 @@ NORMED = partial(nn.Sequential, nn.BatchNorm1d(4), nn.Linear(4, 3))
 def test_a_last_batch_of_one_is_refused_before_the_first_round_with_the_remedy() -> None:
     with pytest.raises(SettingError) as caught:  # sizes are 6, 9, 12, 7, 8
         prepare(experiment(model=NORMED))
-    said = str(caught.value)
-    assert said.startswith(
+    error_text = str(caught.value)
+    assert error_text.startswith(
         "client 1 has 9 examples, in batches of 4 these leave a batch of one example"
     )
-    assert "drop_last=True" in said
-    assert "GroupNorm" in said
+    assert "drop_last=True" in error_text
+    assert "GroupNorm" in error_text
     for local in (
         LocalTraining(batch_size=4, drop_last=True),
         LocalTraining(batch_size=64),

@@ -257,13 +257,13 @@ def test_every_round_is_reported() -> None:
 
 def test_clients_that_describe_themselves_are_counted() -> None:
     assert sentence(Progress(0, 60, described=(1, 2000))) == "round 0: 1 of 2,000 clients described"
-    told: list[Progress] = []
+    messages: list[Progress] = []
     method = "fedseq(groups=alike(2, psi='labels'))"
-    train(experiment(method, rounds=1), on_progress=told.append)
-    assert [progress.described for progress in told] == [
+    train(experiment(method, rounds=1), on_progress=messages.append)
+    assert [progress.described for progress in messages] == [
         (n, len(SIZES)) for n in range(1, len(SIZES) + 1)
     ] + [None]
-    assert [progress.round for progress in told] == [0] * len(SIZES) + [1]
+    assert [progress.round for progress in messages] == [0] * len(SIZES) + [1]
 
 
 def test_time_left_of_a_study() -> None:

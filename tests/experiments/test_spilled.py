@@ -145,10 +145,10 @@ def test_a_damaged_memory_gives_way_to_the_checkpoint_before(tmp_path: Path, who
     content = bytearray((folder / FILE).read_bytes())
     content[fresh + 100] ^= 1
     (folder / FILE).write_bytes(content)
-    said: list[str] = []
-    resume(tmp_path / "cut", said)
-    assert len(said) == 1
-    assert said[0].startswith("the checkpoint of round 5 is damaged (a client's state")
+    messages: list[str] = []
+    resume(tmp_path / "cut", messages)
+    assert len(messages) == 1
+    assert messages[0].startswith("the checkpoint of round 5 is damaged (a client's state")
     assert same(tmp_path / "cut", whole)
 
 
@@ -158,9 +158,9 @@ def test_without_any_memory_the_run_starts_anew(tmp_path: Path, whole: Path, los
         begin(tmp_path / "cut", stop=5)
     path = tmp_path / "cut" / "checkpoint" / FILE
     path.unlink() if lost else path.write_bytes(b"")
-    said: list[str] = []
-    resume(tmp_path / "cut", said)
-    assert "from its beginning" in said[-1]
+    messages: list[str] = []
+    resume(tmp_path / "cut", messages)
+    assert "from its beginning" in messages[-1]
     assert same(tmp_path / "cut", whole)
 
 

@@ -127,13 +127,13 @@ def test_a_file_that_has_changed_is_noticed(before: Path, tmp_path: Path) -> Non
     file = tmp_path / "weights.safetensors"
     save_file(weights, file)
     run(tmp_path / "run", init=ff.from_weights(str(file)))
-    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
     save_file({name: t + 1 for name, t in weights.items()}, file)
     for part in (tmp_path / "run" / "checkpoint").iterdir():
         part.unlink()
-    facts["status"] = "running"
-    del facts["end"]
-    (tmp_path / "run" / "run.json").write_text(json.dumps(facts))
+    record["status"] = "running"
+    del record["end"]
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
     with pytest.raises(ff.RunError, match="other weights to begin with"):
         ff.resume(tmp_path / "run", quiet=True)
 

@@ -54,12 +54,12 @@ def test_what_is_written_is_read(first: dict, second: dict, round: int) -> None:
         store.write(round + 1, {**first, **second}, {"n": 2})
         for reader in (store, Store(Path(folder) / "checkpoint")):
             assert reader.rounds() == [round + 1, round]
-            groups, facts = reader.read(round)
+            groups, record = reader.read(round)
             assert equal(groups, first)
-            assert facts == {"round": round, "n": 1}
-            groups, facts = reader.read(round + 1)
+            assert record == {"round": round, "n": 1}
+            groups, record = reader.read(round + 1)
             assert equal(groups, {**first, **second})
-            assert facts["n"] == 2
+            assert record["n"] == 2
 
 
 def files(folder: Path) -> dict[str, int]:
@@ -116,7 +116,7 @@ def test_the_last_two_are_kept_and_the_rest_swept(tmp_path: Path) -> None:
 
 def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
     Store(tmp_path).write(7, {"a": {"x": torch.arange(3.0)}, "b": {}}, {"metrics": 12})
-    groups, facts = Store(tmp_path).read(7)
+    groups, record = Store(tmp_path).read(7)
     for path in sorted(tmp_path.iterdir()):
         content = path.read_bytes()
         for place in range(0, len(content)):
@@ -130,7 +130,7 @@ def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
             # White space around the list's parts may change; what it says may not.
             assert path.suffix == ".json"
             assert equal(found, groups)
-            assert said == facts
+            assert said == record
         path.write_bytes(content)
     assert equal(Store(tmp_path).read(7)[0], groups)
 

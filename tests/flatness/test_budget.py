@@ -55,11 +55,11 @@ def test_memory_stays_within_the_limit(asked: dict[str, int]) -> None:
     """Two million parameters: forty vectors are 320 MB, and ten random vectors walking in step 480
     MB."""
     words = [sys.executable, "-c", CHILD, json.dumps({**asked, "memory": LIMIT})]
-    told = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
-    assert told["parameters"] > 2 * 10**6
-    assert told["grown"] <= LIMIT
-    assert told["expected"] <= LIMIT
-    assert told["grown"] <= 1.25 * told["expected"]
+    output = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    assert output["parameters"] > 2 * 10**6
+    assert output["grown"] <= LIMIT
+    assert output["expected"] <= LIMIT
+    assert output["grown"] <= 1.25 * output["expected"]
 
 
 def test_what_it_takes_grows_with_what_is_asked() -> None:

@@ -17,7 +17,7 @@ from flatness.networks import dense, network, toy
 
 def test_everything_at_once() -> None:
     learner, model, data = network("group norm", count=24)
-    told: list[tuple[float, float, str]] = []
+    messages: list[tuple[float, float, str]] = []
     found = curvature(
         learner,
         model,
@@ -27,7 +27,7 @@ def test_everything_at_once() -> None:
         layers=True,
         power=True,
         rho=0.1,
-        on_progress=lambda *t: told.append(t),
+        on_progress=lambda *t: messages.append(t),
     )
     exact = torch.linalg.eigvalsh(dense("group norm", 24)).flip(0)
     assert json.loads(json.dumps(found)) == found
@@ -45,12 +45,12 @@ def test_everything_at_once() -> None:
     assert (found["examples"], found["of"]) == (24, 24)
     assert "subsample" not in found
     names = ["eigenvalues", "power iteration", "trace", "density", "layers", "sharpness"]
-    assert list(dict.fromkeys(what for _, _, what in told)) == names
+    assert list(dict.fromkeys(what for _, _, what in messages)) == names
 
 
 def test_progress_ends_at_the_announced_total() -> None:
     learner, model, data = network("group norm", count=24)
-    told: list[tuple[float, float, str]] = []
+    messages: list[tuple[float, float, str]] = []
     curvature(
         learner,
         model,
@@ -59,12 +59,12 @@ def test_progress_ends_at_the_announced_total() -> None:
         rho=0.1,
         examples=16,
         batch_size=5,
-        on_progress=lambda *t: told.append(t),
+        on_progress=lambda *t: messages.append(t),
     )
-    done = [d for d, _, _ in told]
+    done = [d for d, _, _ in messages]
     assert done == sorted(done)
-    assert all(d <= total + 1e-9 for d, total, _ in told)
-    assert told[-1][0] == pytest.approx(told[-1][1], rel=0.05)
+    assert all(d <= total + 1e-9 for d, total, _ in messages)
+    assert messages[-1][0] == pytest.approx(messages[-1][1], rel=0.05)
 
 
 def test_what_was_not_asked_is_absent() -> None:

@@ -130,9 +130,9 @@ def test_stopped_and_taken_up_again() -> None:
 
     whole = list(losses(learner, torch.empty(0), Lazy(), data))
     asked.clear()
-    told: list[tuple[int, int, str]] = []
+    messages: list[tuple[int, int, str]] = []
     walk = losses(
-        learner, torch.empty(0), Lazy(), data, on_progress=lambda *said: told.append(said)
+        learner, torch.empty(0), Lazy(), data, on_progress=lambda *said: messages.append(said)
     )
     found = [next(walk), next(walk)]
     assert asked == [0, 1]
@@ -146,11 +146,11 @@ def test_stopped_and_taken_up_again() -> None:
         Lazy(),
         data,
         start=len(found),
-        on_progress=lambda *said: told.append(said),
+        on_progress=lambda *said: messages.append(said),
     )
     assert found == whole
     assert asked == [0, 1, 2, 3, 4, 5]
-    assert told == [(place, 6, "points") for place in range(1, 7)]
+    assert messages == [(place, 6, "points") for place in range(1, 7)]
 
 
 def test_two_walks_at_once_do_not_disturb_each_other() -> None:

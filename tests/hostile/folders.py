@@ -104,15 +104,15 @@ class Ground:
         page = collect([self.bad], target=0.0)
         analysed = {}
         for path in sorted(self.bad.glob("checkpoint/round-*.json"), reverse=True):
-            said = self._registered("analyse", *ANALYSE)
-            analysed[_status(said)] = _lines(said.out)
+            output = self._registered("analyse", *ANALYSE)
+            analysed[_status(output)] = _lines(output.out)
             path.unlink()
         if not analysed:
             analysed[None] = _lines(self._registered("analyse", *ANALYSE).out)
         self.lay_out(name)
-        said = self._registered("resume", "--quiet")
-        assert said.status == 0, said
-        return Whole(_shown(page), page["missing"], _numbers(said.out), analysed)
+        output = self._registered("resume", "--quiet")
+        assert output.status == 0, output
+        return Whole(_shown(page), page["missing"], _numbers(output.out), analysed)
 
     def _registered(self, command: str, *words: str) -> Said:
         return carried_out(command, str(self.bad), *words, where=self.runs)

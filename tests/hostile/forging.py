@@ -25,18 +25,18 @@ def forge(rng: random.Random, path: Path) -> str:
         return _diary(rng, path)
     value = json.loads(path.read_text())
     if path.name.startswith("round-"):
-        body, said = _another(rng, json.loads(value["body"]))
+        body, saved = _another(rng, json.loads(value["body"]))
         text = json.dumps(body)
         path.write_text(json.dumps({"body": text, "digest": digest(text.encode()).hex()}))
-        return said
+        return saved
     if path.name != "run.json":
         value.pop("digest", None)
-        value, said = _another(rng, value)
+        value, saved = _another(rng, value)
         path.write_text(
             json.dumps({**value, "digest": sign(value)} if isinstance(value, dict) else value)
         )
-        return said
-    value, said = _another(rng, value)
+        return saved
+    value, saved = _another(rng, value)
     if rng.random() < 0.5:  # as if nothing had been done yet
         for name in ("checkpoint", "analysis"):
             shutil.rmtree(path.parent / name, ignore_errors=True)
@@ -47,7 +47,7 @@ def forge(rng: random.Random, path: Path) -> str:
     if isinstance(value, dict):
         _sign_run(value)
     path.write_text(json.dumps(value))
-    return said
+    return saved
 
 
 def _sign_run(facts: dict[str, Any]) -> None:
@@ -60,8 +60,8 @@ def _sign_run(facts: dict[str, Any]) -> None:
 def _diary(rng: random.Random, path: Path) -> str:
     """A value of a line, and all the lines after it tied to it."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    facts = json.loads((path.parent / "run.json").read_text())
-    log = JsonlLog(path.parent, path.stem, facts["identity"])
+    record = json.loads((path.parent / "run.json").read_text())
+    log = JsonlLog(path.parent, path.stem, record["identity"])
     said, lines = "nothing", []
     at = rng.randrange(len(rows) or 1)
     for number, row in enumerate(rows):
@@ -71,10 +71,10 @@ def _diary(rng: random.Random, path: Path) -> str:
         line, log.mark = log.mark.line(row)
         lines.append(line)
     path.write_bytes(b"".join(lines))
-    if isinstance(facts.get("end"), dict):
-        facts["end"][path.stem] = log.mark._asdict()
-        _sign_run(facts)
-        (path.parent / "run.json").write_text(json.dumps(facts, indent=2))
+    if isinstance(record.get("end"), dict):
+        record["end"][path.stem] = log.mark._asdict()
+        _sign_run(record)
+        (path.parent / "run.json").write_text(json.dumps(record, indent=2))
     return said
 
 

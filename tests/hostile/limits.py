@@ -61,13 +61,13 @@ def carried_out(*words: str, where: Path = Path()) -> Said:
         raise
     except BaseException as error:
         raise AssertionError(f"{shortened(words)}: {type(error).__name__}: {error}") from error
-    said = Said(status, out.getvalue(), err.getvalue())
-    assert status in (0, 2), f"{shortened(words)}: {said}"
-    assert "Traceback" not in said.out + said.err, f"{shortened(words)}: {said}"
-    assert (said.out + said.err).strip(), f"{shortened(words)}: nothing was said"
+    output = Said(status, out.getvalue(), err.getvalue())
+    assert status in (0, 2), f"{shortened(words)}: {output}"
+    assert "Traceback" not in output.out + output.err, f"{shortened(words)}: {output}"
+    assert (output.out + output.err).strip(), f"{shortened(words)}: nothing was said"
     if status == 2:
-        assert re.search("^fedflat.*: .", said.err, re.MULTILINE), f"{shortened(words)}: {said}"
-    return said
+        assert re.search("^fedflat.*: .", output.err, re.MULTILINE), f"{shortened(words)}: {output}"
+    return output
 
 
 def shortened(words: Sequence[str]) -> list[str]:

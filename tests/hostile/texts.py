@@ -222,14 +222,14 @@ def texts(seed: int, count: int) -> Iterator[Trial]:
 
 def _call(rng: random.Random, name: str, takes: dict[str, list[str]], depth: int = 0) -> str:
     """A call of a known name with anything for arguments."""
-    said = []
+    messages = []
     for _ in range(rng.randrange(4)):
         inner = rng.random() < 0.2 and depth < 3
         value = _call(rng, rng.choice(list(takes)), takes, depth + 1) if inner else _value(rng)
-        said.append(
+        messages.append(
             f"{rng.choice(takes[name])}={value}" if takes[name] and rng.random() < 0.7 else value
         )
-    return f"{name}({', '.join(said)})"
+    return f"{name}({', '.join(messages)})"
 
 
 def _value(rng: random.Random) -> str:
@@ -295,8 +295,8 @@ def check(trial: Trial) -> str:
     try:
         value = parse(trial.text, trial.kind)
     except FedflatError as error:
-        said = str(error)
-        assert 0 < len(said.strip()) < 2000, f"{trial}: a message of {len(said)} letters"
+        message = str(error)
+        assert 0 < len(message.strip()) < 2000, f"{trial}: a message of {len(message)} letters"
         verdict = "refused"
     except BaseException as error:
         raise AssertionError(f"{trial}: {type(error).__name__}: {error}") from error

@@ -73,8 +73,8 @@ def test_all_of_it_killed_and_resumed_ends_in_the_same_bytes(
     words = (*RUN, "--workers", "1", "--checkpoint-every", "0", "--out", "killed")
     kill_when_stopped(start(*words, cwd=tmp_path, stop_after=(CHECKPOINT, 4)))
     assert main(["resume", "killed", "--quiet"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(
+    output = capsys.readouterr().err
+    assert output.startswith(
         "fedflat: error: the run needs sign_sam of 'sign_sam.py' with the digest "
     )
     resumed = start("resume", "killed", "--quiet", *PLUGINS, cwd=tmp_path)

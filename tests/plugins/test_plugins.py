@@ -150,8 +150,8 @@ def test_a_table_is_run_in_processes_that_load_the_same(
 def test_the_printed_command_names_the_file(tmp_path: Path) -> None:
     path = written(tmp_path)
     ff.load_plugin(str(path))
-    said = experiment("pull(mu=0.1)", on=ff.digits(clients=20)).texts()
-    assert command(said, {}).endswith(f" --plugin {quote(str(path))}")
+    texts = experiment("pull(mu=0.1)", on=ff.digits(clients=20)).texts()
+    assert command(texts, {}).endswith(f" --plugin {quote(str(path))}")
 
 
 def test_no_code_is_run_because_a_folder_names_its_place(tmp_path: Path) -> None:

@@ -127,8 +127,8 @@ def test_labels_of_clients_and_of_groups_are_drawn(browser: Any, tmp_path: Path)
     write_report([tmp_path / "run"], tmp_path / "report.html")
     watched = Watched(browser, (tmp_path / "report.html").as_uri())
     assert watched.page.locator("#groups svg.chart").count() == 2
-    said = watched.page.locator("#groups").inner_text()
-    assert "2 groups of 1 to 2 clients, by given_groups([[1, 2], [0]])." in said
+    output = watched.page.locator("#groups").inner_text()
+    assert "2 groups of 1 to 2 clients, by given_groups([[1, 2], [0]])." in output
     watched.page.locator("#groups svg.chart").first.hover(position={"x": 60, "y": 40})
     assert "client 1 of group 0: " in watched.page.locator("#groups .tip").first.inner_text()
     assert watched.complaints == []
@@ -310,10 +310,12 @@ def test_lambda_1_stands_with_its_uncertainty(
 
 
 def test_a_low_spectrum_is_not_called_flat_whatever_the_weights(seen: Watched) -> None:
-    said = " ".join(seen.page.locator("#curvature").inner_text().split())
-    assert "A model may be the flatter of two by one of them and the sharper by the other." in said
+    output = " ".join(seen.page.locator("#curvature").inner_text().split())
     assert (
-        "Low stems mean a flat minimum only among models whose weights are about as long." in said
+        "A model may be the flatter of two by one of them and the sharper by the other." in output
+    )
+    assert (
+        "Low stems mean a flat minimum only among models whose weights are about as long." in output
     )
 
 
@@ -439,9 +441,9 @@ def test_curves_are_read_by_pointer_and_by_key(seen: Watched) -> None:
     page.keyboard.press("Home")
     assert "round 1" in tip.inner_text()
     page.keyboard.press("ArrowRight")
-    said = page.locator("#training [aria-live]").first.inner_text()
-    assert said.startswith("round 2: ")
-    assert "fedavg()" in said
+    output = page.locator("#training [aria-live]").first.inner_text()
+    assert output.startswith("round 2: ")
+    assert "fedavg()" in output
 
 
 def test_simulated_time_is_an_axis_where_there_is_a_clock(browser: Any, tmp_path: Path) -> None:
@@ -647,9 +649,9 @@ def test_a_line_goes_through_rounds_that_were_measured(browser: Any, tmp_path: P
 def test_surfaces_say_what_they_are_drawn_along(seen: Watched) -> None:
     """Filter-normalised, and how long the weights are: else they seem to contradict the
     eigenvalues."""
-    said = seen.page.inner_text("#surface")
-    assert "Surfaces are filter-normalised" in said
-    assert "Norm of the weights: fedavg() 3.000; fedsam(rho=0.1) 3.000." in said
+    output = seen.page.inner_text("#surface")
+    assert "Surfaces are filter-normalised" in output
+    assert "Norm of the weights: fedavg() 3.000; fedsam(rho=0.1) 3.000." in output
     heads = seen.page.locator("#curvature > .frame thead th").all_inner_texts()
     row = (
         seen.page.locator("#curvature > .frame tbody tr").first.locator("th, td").all_inner_texts()

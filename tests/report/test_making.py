@@ -55,11 +55,11 @@ def test_the_command_repeats_the_run(
         )
         == 0
     )
-    facts = json.loads(Path("once/run.json").read_text())
-    again = shlex.split(typed_again(facts["experiment"], facts["how"]))
+    record = json.loads(Path("once/run.json").read_text())
+    again = shlex.split(typed_again(record["experiment"], record["how"]))
     assert again[0] == "fedflat"
     assert main([*again[1:], "--quiet", "--out", "twice"]) == 0
-    assert json.loads(Path("twice/run.json").read_text())["experiment"] == facts["experiment"]
+    assert json.loads(Path("twice/run.json").read_text())["experiment"] == record["experiment"]
     once, twice = (
         Path(folder, "metrics.jsonl").read_text().splitlines() for folder in ("once", "twice")
     )

@@ -166,8 +166,8 @@ def test_clients_without_another_place_are_reported_beforehand(
         clients_per_round=2,
         threads=1,
     )
-    said = capsys.readouterr().err
-    assert ("2 of the 2 clients looked at will learn nothing" in said) == warned
+    printed = capsys.readouterr().err
+    assert ("2 of the 2 clients looked at will learn nothing" in printed) == warned
 
 
 def test_a_corrupted_query_is_looked_up_in_the_clean_gallery() -> None:

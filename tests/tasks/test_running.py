@@ -223,9 +223,9 @@ def test_somebody_elses_task_on_the_command_line(tmp_path: Path) -> None:
         "run",
     )
     assert "mean distance" in table
-    facts = json.loads((tmp_path / "run" / "run.json").read_text())["experiment"]
-    assert facts["task"] == "nearly(delta=2)"
-    assert facts["headline"] == {
+    record = json.loads((tmp_path / "run" / "run.json").read_text())["experiment"]
+    assert record["task"] == "nearly(delta=2)"
+    assert record["headline"] == {
         "name": "off",
         "label": "mean distance",
         "unit": "",

@@ -131,10 +131,10 @@ def of(case: Case, whole: dict[str, Path]) -> Path:
 @every_case
 def test_it_is_judged_by_its_headline(case: Case, whole: dict[str, Path]) -> None:
     folder = of(case, whole)
-    facts = json.loads((folder / "run.json").read_text())["experiment"]
-    assert facts["task"] == case.task
-    assert facts["headline"]["name"] == case.score
-    assert facts["headline"]["higher_is_better"] is case.higher
+    record = json.loads((folder / "run.json").read_text())["experiment"]
+    assert record["task"] == case.task
+    assert record["headline"]["name"] == case.score
+    assert record["headline"]["higher_is_better"] is case.higher
     for row in rows(folder):
         assert math.isfinite(row[case.score])
         assert (
@@ -155,12 +155,12 @@ def test_killed_in_workers_and_resumed_here_it_ends_with_the_same_bits(
         start(*case.words(), *config, start_new_session=True, stop_after=(CHECKPOINT, 3))
     )
     assert newest(folder) == 3 < case.rounds
-    facts = json.loads((folder / "run.json").read_text())
-    assert facts["how"]["executor"] == "workers"
-    facts["how"] = json.loads((of(case, whole) / "run.json").read_text())[
+    record = json.loads((folder / "run.json").read_text())
+    assert record["how"]["executor"] == "workers"
+    record["how"] = json.loads((of(case, whole) / "run.json").read_text())[
         "how"
     ]  # the one thing that may be edited
-    (folder / "run.json").write_text(json.dumps(facts))
+    (folder / "run.json").write_text(json.dumps(record))
     assert main(["resume", str(folder), "--quiet"]) == 0
     assert final(folder) == final(of(case, whole))
     assert timeless(rows(folder)) == timeless(rows(of(case, whole)))

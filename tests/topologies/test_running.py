@@ -343,9 +343,9 @@ def test_a_topology_of_ones_own_on_the_command_line(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
     assert final(folders[0]) == final(folders[1])
     assert rows(folders[0])[-1]["c2c"] == 3 * rows(folders[0])[-1]["down"]
-    facts = json.loads((folders[0] / "run.json").read_text())
-    assert facts["experiment"]["topology"] == "ring(backwards=True)"
-    assert facts["experiment"]["plugins"][0]["names"] == ["ring"]
+    record = json.loads((folders[0] / "run.json").read_text())
+    assert record["experiment"]["topology"] == "ring(backwards=True)"
+    assert record["experiment"]["plugins"][0]["names"] == ["ring"]
     refused = fedflat("run", "scaffold", *common, *said)
     assert refused.returncode == 2
     assert "scaffold() cannot be used with ring(backwards=True)" in " ".join(refused.stderr.split())

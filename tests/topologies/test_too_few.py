@@ -60,10 +60,10 @@ def weights(result: Result, slots: Sequence[str]) -> list[torch.Tensor]:
 @pytest.mark.parametrize("method", ["fedsam(0.1) + fedavgm()", "naive_fedgloss(0.1, admm=False)"])
 def test_a_cluster_is_as_if_no_client_of_it_had_been_selected(topology: str, method: str) -> None:
     def run(cohorts: list[list[int]], executor: Any) -> Result:
-        said = topology.format("given_groups([[0, 1], [2, 3, 4]])")
+        output = topology.format("given_groups([[0, 1], [2, 3, 4]])")
         sampler = ClientSampler(cohorts=cohorts)
         return train(
-            experiment(method, topology=said, sampler=sampler, rounds=3, min_replies=1),
+            experiment(method, topology=output, sampler=sampler, rounds=3, min_replies=1),
             executor=executor,
         )
 

@@ -115,15 +115,17 @@ def test_stopped_and_taken_up_again() -> None:
     learner, data = network(), images(12)
     model = learner.initial()
     kinds = ["snow", "gaussian_noise", "motion_blur"]
-    told: list[tuple[int, int, str]] = []
+    messages: list[tuple[int, int, str]] = []
     whole = dict(
         evaluate_corruptions(
-            learner, model, data, kinds=kinds, on_progress=lambda *said: told.append(said)
+            learner, model, data, kinds=kinds, on_progress=lambda *said: messages.append(said)
         )
     )
     assert list(whole) == ["clean", *kinds]
-    assert told[0] == (1, 16, "clean")
-    assert told[1:] == [(2 + 5 * i + j, 16, kind) for i, kind in enumerate(kinds) for j in range(5)]
+    assert messages[0] == (1, 16, "clean")
+    assert messages[1:] == [
+        (2 + 5 * i + j, 16, kind) for i, kind in enumerate(kinds) for j in range(5)
+    ]
     walk = evaluate_corruptions(learner, model, data, kinds=kinds)
     found = dict([next(walk), next(walk)])
     assert list(found) == ["clean", "snow"]

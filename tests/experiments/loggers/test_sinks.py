@@ -27,10 +27,11 @@ METHOD = "fedavg + wima(window=3)"
 def follow(folder: Path, name: str) -> list[dict[str, Any]]:
     """A run of six rounds: checkpoint at 2, killed after 4, resumed; its rows."""
     exp = experiment(METHOD)
-    said: list[str] = []
+    messages: list[str] = []
     with closing(
         LoggedRunFolder(
-            Eager.create(folder, exp.texts(), {}, pause=0, print_line=said.append), loggers_of(name)
+            Eager.create(folder, exp.texts(), {}, pause=0, print_line=messages.append),
+            loggers_of(name),
         )
     ) as run_folder:
         with pytest.raises(KeyboardInterrupt):
@@ -38,10 +39,10 @@ def follow(folder: Path, name: str) -> list[dict[str, Any]]:
         for beyond in (3, 4):  # what a run that was killed had told beyond its checkpoint
             run_folder.write({**rows(folder)[-1], "round": beyond})
     with closing(
-        LoggedRunFolder(DiskRunFolder.open(folder, print_line=said.append), loggers_of(name))
+        LoggedRunFolder(DiskRunFolder.open(folder, print_line=messages.append), loggers_of(name))
     ) as run_folder:
         train(exp, run_folder=run_folder, executor=InProcess(threads=1))
-    assert said == []
+    assert messages == []
     return rows(folder)
 
 

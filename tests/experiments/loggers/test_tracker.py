@@ -136,9 +136,9 @@ def test_one_that_fails_is_dropped_and_the_run_continues(tmp_path: Path) -> None
 
 
 def test_one_that_cannot_begin(tmp_path: Path) -> None:
-    said: list[str] = []
-    follow(tmp_path / "run", Unopened(), said=said)
-    assert len(said) == 1
+    messages: list[str] = []
+    follow(tmp_path / "run", Unopened(), said=messages)
+    assert len(messages) == 1
     assert len(rows(tmp_path / "run")) == 6
 
 

@@ -217,8 +217,8 @@ def test_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         main(["run", "fedavg", "--on", ON, "--record", "noise", "--out", str(tmp_path / "run")])
         == 2
     )
-    said = capsys.readouterr().err
-    assert all(entry.name in said for entry in registered("metric"))
+    printed = capsys.readouterr().err
+    assert all(entry.name in printed for entry in registered("metric"))
     assert not (tmp_path / "run").exists()
     with pytest.raises(
         SettingError, match=r"write into the run folder, and there is none. Add one: out="

@@ -43,10 +43,10 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         status = main(words)
     except SystemExit as ended:
         status = ended.code
-    out, told = capsys.readouterr()
+    out, output = capsys.readouterr()
     assert (status, out) == (2, "")
     assert not list(Path.cwd().iterdir())
-    return told
+    return output
 
 
 def saved(folder: str = "out") -> dict[str, Any]:
@@ -200,15 +200,17 @@ def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
         main(["run", "--preset", preset.name, "--rounds", "2", "--threads", "1", "--out", "out"])
         == 0
     )
-    out, told = capsys.readouterr()
+    out, output = capsys.readouterr()
     assert "fedasam(rho=0.5, eta=0.2) + swa(cycle=20)" in out
-    assert "the paper reports 49.17 after 20,000 rounds (Table 2); changed here: rounds.\n" in told
+    assert (
+        "the paper reports 49.17 after 20,000 rounds (Table 2); changed here: rounds.\n" in output
+    )
     assert (
         "SWA's first cycle of 20 rounds: not finished after 2 rounds. --stretch scales every"
-        in told
+        in output
     )
     accuracy = 100 * rows(Path("out"))[-1]["accuracy"]  # the last tenth of two rounds is one
-    assert f"eccv22/cifar100-alpha0.5-fedasam-swa: {accuracy:.2f}; the paper" in told
+    assert f"eccv22/cifar100-alpha0.5-fedasam-swa: {accuracy:.2f}; the paper" in output
     assert saved() == preset.experiment(rounds=2).as_json()
     assert from_json(saved()) == preset.experiment(rounds=2)
     first = final(Path("out"))
@@ -234,10 +236,10 @@ def test_what_is_typed_wins(capsys: pytest.CaptureFixture[str]) -> None:
         "decay(0.1, 0.9)",
     )
     assert (local["steps"], local["clip"]) == (3, 10.0)
-    told = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert (
         "changed here: on, model, rounds, clients per round, sampler, local steps, lr, weight decay.\n"
-        in told
+        in output
     )
 
 
@@ -277,16 +279,16 @@ def test_a_run_that_is_stretched(capsys: pytest.CaptureFixture[str]) -> None:
     )
     words = ["run", "--preset", "fedgloss/cifar10-cnn-alpha0", *small]
     assert main([*words, "--out", "plain"]) == 0
-    told = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert (
         "  T_s=2000: not finished after 20 rounds. --stretch scales everything that is counted in rounds"
-        in told
+        in output
     )
     assert "T_s=2000" in saved("plain")["method"]
     assert main([*words, "--stretch", "--eval-every", "10", "--out", "short"]) == 0
-    told = capsys.readouterr().err
-    assert "not finished" not in told
-    assert "changed here: on, model, rounds, eval every (schedules stretched).\n" in told
+    output = capsys.readouterr().err
+    assert "not finished" not in output
+    assert "changed here: on, model, rounds, eval every (schedules stretched).\n" in output
     assert saved("short")["method"] == "fedgloss(rho_s=0.15, rho_l=0.15, beta=10, T_s=4)"
     assert saved("short")["evaluate"] == {"every": 10, "last": 2}
     assert (
@@ -401,10 +403,10 @@ def test_a_run_that_diverges(capsys: pytest.CaptureFixture[str]) -> None:
         main(["run", "--preset", "fedgloss/cifar100-cnn-alpha0-feddyn", *words, "--out", "out"])
         == 0
     )
-    told = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert (
         "feddyn: X (diverged); the paper reports no convergence after 20,000 rounds (Table 3); changed"
-        in told
+        in output
     )
 
 

@@ -74,9 +74,9 @@ def test_unknown(table: str, patterns: tuple[str, ...], message: str) -> None:
 @pytest.mark.parametrize("word", ["a" * 300, "(" * 5000, "a\0b"])
 def test_words_that_are_no_file_name(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", word]) == 2
-    said = capsys.readouterr().err
-    assert "no table, preset or file is called" in said
-    assert len(said) < 1500
+    output = capsys.readouterr().err
+    assert "no table, preset or file is called" in output
+    assert len(output) < 1500
 
 
 def test_patterns() -> None:

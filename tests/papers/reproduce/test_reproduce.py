@@ -87,8 +87,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_two_runs_give_three_cells(whole: Path) -> None:
-    facts = json.loads((whole / "table.json").read_text())
-    plain, wima, gloss = facts["cells"]
+    record = json.loads((whole / "table.json").read_text())
+    plain, wima, gloss = record["cells"]
     assert [cell["runs"] for cell in (plain, wima, gloss)] == [[RUNS[0]], [RUNS[0]], [RUNS[1]]]
     last = [row["models"] for row in rows(whole / RUNS[0])][-3:]
     assert plain["ours"] == pytest.approx(

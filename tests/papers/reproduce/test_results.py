@@ -77,9 +77,9 @@ def test_folders_of_the_older_format_are_converted(tmp_path: Path) -> None:
     for path in (tmp_path / "old").rglob("*.json*"):
         text = path.read_text()
         if path.name in ("run.json", "study.json"):
-            facts = json.loads(text)
-            facts.pop("recorded", None)
-            text = json.dumps(facts)
+            saved = json.loads(text)
+            saved.pop("recorded", None)
+            text = json.dumps(saved)
             for new, old in old_words.items():
                 text = text.replace(new, old)
         if path.name == "recorded.jsonl":
@@ -206,10 +206,10 @@ def test_runs_of_two_machines_are_collected_into_one_table(
     rows = kept / "plain/seed-0/metrics.jsonl"
     rows.write_text(rows.read_text().replace('"round": 2', '"round": 1', 1))
     assert reproduce(kept, "--table") == 0
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert (
         "plain/seed-0/metrics.jsonl is damaged (line 1 is not the one that was written there)"
-        in said.err
+        in output.err
     )
-    assert "not decided yet (a run cannot be read)" in said.out
-    assert " damaged " in said.out
+    assert "not decided yet (a run cannot be read)" in output.out
+    assert " damaged " in output.out

@@ -197,9 +197,9 @@ def test_a_bad_run_does_not_take_the_page_down(tmp_path: Path) -> None:
     ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text(text)
-    facts = json.loads((tmp_path / "good" / "run.json").read_text())
+    record = json.loads((tmp_path / "good" / "run.json").read_text())
     (tmp_path / "e").mkdir()
-    (tmp_path / "e" / "run.json").write_text(json.dumps({**facts, "machine": 3}))
+    (tmp_path / "e" / "run.json").write_text(json.dumps({**record, "machine": 3}))
     (tmp_path / "f").mkdir()
     (tmp_path / "f" / "study.json").write_text('{"runs": 3}')
     with serving(tmp_path) as server:

@@ -493,7 +493,7 @@ def test_groups_that_clients_describe_themselves_for() -> None:
 
 def test_attacks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "attacks"]) == 0
-    said = capsys.readouterr().out
-    assert "label_flip(L_S=0.1, L=0.5, " in said
-    assert "gan(client=0, epochs=300, " in said
-    assert "Use: --attack " in said
+    output = capsys.readouterr().out
+    assert "label_flip(L_S=0.1, L=0.5, " in output
+    assert "gan(client=0, epochs=300, " in output
+    assert "Use: --attack " in output

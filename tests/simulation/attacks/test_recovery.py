@@ -74,10 +74,10 @@ def test_what_was_recovered(attacked: Path, capsys: pytest.CaptureFixture[str]) 
     )
     assert min(result["distance"], result["untrained"]) > result["test"] >= 0
     assert main(["analyse", str(attacked), "--recovered", "--quiet"]) == 0
-    said = capsys.readouterr().out
-    assert "recovered in 2 rounds (test images: " in said
-    assert "in place of an Inception network" in said
-    assert "(computed before)" in said
+    output = capsys.readouterr().out
+    assert "recovered in 2 rounds (test images: " in output
+    assert "in place of an Inception network" in output
+    assert "(computed before)" in output
 
 
 def test_the_judge_does_not_know_who_holds_what() -> None:
