@@ -6,7 +6,6 @@ import html
 import json
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
 
 from fedflat.version import __version__
 
@@ -39,7 +38,7 @@ script-src 'unsafe-inline'; img-src data:; connect-src {connect}">
 def one_page(
     title: str,
     body: str,
-    data: Any,
+    data: object,
     *,
     package: str,
     styles: Sequence[str],
@@ -66,7 +65,7 @@ def one_page(
     ).decode()  # replaces lone surrogates, which UTF-8 cannot encode
 
 
-def _embedded(value: Any) -> str:
+def _embedded(value: object) -> str:
     """JSON that cannot close the HTML element around it."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -50,7 +50,7 @@ def thinned(count: int, limit: int) -> list[int]:
     return [round(i * (count - 1) / (limit - 1)) for i in range(limit)]
 
 
-def shown(value: Any) -> Any:
+def shown(value: object) -> Any:
     """Return any JSON value with shortened numbers."""
     if isinstance(value, list):
         return [shown(one) for one in value]

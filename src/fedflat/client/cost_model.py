@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +43,7 @@ def forward_cost(learner: Learner) -> ForwardCost:
     """Count the cost of a learner's network in a forward pass of two examples."""
     parts = numbers = products = 0
 
-    def count_part(part: nn.Module, inputs: Any, output: Any) -> None:
+    def count_part(part: nn.Module, inputs: object, output: object) -> None:
         nonlocal parts, numbers, products
         size = output.numel() if isinstance(output, Tensor) else 0
         weights = [p for p in part.parameters(recurse=False) if p.dim() > 1]

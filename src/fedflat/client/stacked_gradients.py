@@ -69,7 +69,7 @@ class StackedGradients:
             gradient = gradient.masked_fill(self.frozen, 0.0)
         return loss, gradient, buffers, self._counts.get(shapes, count)
 
-    def _quickest(self, shapes: Any, given: list[Tensor]) -> Gradients:
+    def _quickest(self, shapes: object, given: list[Tensor]) -> Gradients:
         traced = self._traced.get(shapes)
         if traced is not None:
             return traced
@@ -151,7 +151,7 @@ def _random_like(sample: Tensor, rng: torch.Generator) -> Tensor:
     )
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one: object, other: object) -> bool:
     return all(torch.equal(a, b) for a, b in zip(tree_leaves(one), tree_leaves(other), strict=True))
 
 

@@ -65,7 +65,7 @@ def _check_names(value: dict[str, Any], schema: dict[str, Schema], at: str) -> N
             raise Damaged(f"{prefix}{reprlib.repr(name)[1:-1]} is not known to this version")
 
 
-def _fits(value: Any, schema: Schema) -> bool:
+def _fits(value: object, schema: Schema) -> bool:
     """True if the type matches; contents are checked by the caller."""
     if schema is object:
         return True

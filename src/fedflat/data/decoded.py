@@ -88,7 +88,7 @@ class Decoded:
                 if not future.cancelled() and future.exception() is None:
                     self._keep(key, future.result())
 
-    def _keep(self, key: Key, example: Any) -> None:
+    def _keep(self, key: Key, example: object) -> None:
         size = _bytes(example)
         self._largest = max(self._largest, size)
         self._kept[key] = example
@@ -111,7 +111,7 @@ def decoded(budget: int) -> Decoded:
     return Decoded(budget)
 
 
-def _bytes(example: Any) -> int:
+def _bytes(example: object) -> int:
     return sum(
         _bytes(part) if isinstance(part, tuple) else int(part.nbytes) for part in arguments(example)
     )

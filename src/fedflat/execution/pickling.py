@@ -38,7 +38,7 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def packed(value: Any) -> PickledValue:
+def packed(value: object) -> PickledValue:
     """The value as bytes, and what it needs of the main module."""
     stream = io.BytesIO()
     pickler = _Pickler(stream)
@@ -46,7 +46,7 @@ def packed(value: Any) -> PickledValue:
     return PickledValue(stream.getvalue(), tuple(dict.fromkeys(pickler.mains)))
 
 
-def dumps(value: Any) -> bytes:
+def dumps(value: object) -> bytes:
     """Bytes from which `loads` makes the value again."""
     return packed(value).content
 

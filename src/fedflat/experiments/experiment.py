@@ -388,11 +388,11 @@ def _plain(value: Scalar | Any) -> Any:
     return repr(value) if isinstance(value, Schedule) else value
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return None if value is None else repr(value)
 
 
-def _has_text_form(value: Any, kind: str) -> bool:
+def _has_text_form(value: object, kind: str) -> bool:
     try:
         return bool(parse(repr(value), kind) == value)
     except Exception:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 
@@ -137,7 +136,7 @@ def check_batches(exp: Experiment, fed: Federation, learner: Learner) -> None:
                 learner.check_single_example(f"client {client} has {size} examples, {cut}")
 
 
-def _places(batch: Any, size: int) -> bool:
+def _places(batch: object, size: int) -> bool:
     places = np.asarray(batch)
     whole = places.ndim == 1 and places.dtype.kind in "iu"
     return whole and len(places) > 0 and bool(places.min() >= 0) and bool(places.max() < size)

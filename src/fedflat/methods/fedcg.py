@@ -28,7 +28,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -290,7 +289,7 @@ def _student_loss(images: Tensor, domains: Tensor) -> Callable[[nn.Module], Tens
     return lambda module: cross_entropy(_scores(module, images), domains)
 
 
-def _scores(module: nn.Module, images: Any) -> Tensor:
+def _scores(module: nn.Module, images: object) -> Tensor:
     student: Tensor = module.get_submodule(STUDENT)(images)
     return student
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -68,7 +67,7 @@ class CommonRepresentation(Term):
         seen: list[Tensor] = []
         assert isinstance(module, StochasticNet)
 
-        def record(part: nn.Module, inputs: Any, output: Tensor) -> None:
+        def record(part: nn.Module, inputs: object, output: Tensor) -> None:
             seen.append(output)
 
         hook = module.encoder.register_forward_hook(record)

@@ -120,7 +120,7 @@ class SelfTraining(Term):
         found: tuple[PseudoLabels, Tensor | None, PseudoLabels | None] = v.scratch["targets"]
         return found
 
-    def _scores(self, v: ClientContext, who: str, inputs: Any) -> Tensor:
+    def _scores(self, v: ClientContext, who: str, inputs: object) -> Tensor:
         return as_images(v.output_of(Model(v.inbox[who], v.inbox[f"{who}_buffers"]), inputs))
 
     def _labels(self, v: ClientContext, who: str, scores: Tensor) -> PseudoLabels:

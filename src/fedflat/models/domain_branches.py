@@ -265,7 +265,7 @@ def _output_layer(network: nn.Module, names: Sequence[str], sample: Tensor) -> s
 
 
 def _remember(seen: dict[str, Any], name: str) -> Callable[..., None]:
-    def hook(part: nn.Module, inputs: Any, output: Any) -> None:
+    def hook(part: nn.Module, inputs: object, output: object) -> None:
         seen[name] = output
 
     return hook

@@ -204,7 +204,7 @@ def name_of(make: type) -> str:
     return _NAMES.get(make, str(getattr(make, "key", make.__name__)))
 
 
-def spell(value: Any) -> str:
+def spell(value: object) -> str:
     """The text of one value.
 
     >>> spell(0.01), spell((1, 2)), spell("fine")

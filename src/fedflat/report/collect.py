@@ -295,7 +295,7 @@ def _run(run: ReportRun, place: int) -> Document:
     }
 
 
-def _spelled(value: Any) -> str:
+def _spelled(value: object) -> str:
     """A setting as a text, as it is written in run.json."""
     return value if isinstance(value, str) else json.dumps(value)
 

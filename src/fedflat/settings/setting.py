@@ -56,7 +56,7 @@ def about(help: str, **more: Any) -> dict[str, About]:
     return {_ABOUT: About(help=help, **more)}
 
 
-def setting(default: Any, help: str, **more: Any) -> Any:
+def setting(default: object, help: str, **more: Any) -> Any:
     """A field with a default."""
     return field(default=default, metadata=about(help, **more))
 
@@ -122,7 +122,7 @@ class Setting:
         return "--" + self.name.replace("_", "-")
 
 
-def as_option(name: str, value: Any) -> str:
+def as_option(name: str, value: object) -> str:
     """A setting as an option and its value.
 
     >>> as_option("local_epochs", 5), as_option("drop_last", True)
@@ -143,7 +143,7 @@ def settings_of(group: type, *path: str) -> tuple[Setting, ...]:
     )
 
 
-def check(owner: str, group: Any) -> None:
+def check(owner: str, group: object) -> None:
     """Refuse values outside their range; ``owner`` is the first word of the message."""
     for one in settings_of(type(group)):
         name, value, about = one.path[-1], getattr(group, one.path[-1]), one.about

@@ -12,7 +12,6 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
-from typing import Any
 
 import numpy as np
 
@@ -168,7 +167,7 @@ class Trace(Availability):
         return None
 
 
-def _parse_spans(where: str, entry: Any) -> list[tuple[float, float]]:
+def _parse_spans(where: str, entry: object) -> list[tuple[float, float]]:
     last = 0.0
     spans = []
     if not isinstance(entry, list):

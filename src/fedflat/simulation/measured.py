@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
 
 from fedflat.errors import LONGEST_WAIT, DataError, number, shown
 from fedflat.registry.specs import register
@@ -59,7 +58,7 @@ class Measured(Clock):
         return self._devices[str(client)]
 
 
-def _device(where: str, entry: Any) -> Device:
+def _device(where: str, entry: object) -> Device:
     if not isinstance(entry, dict) or not set(NAMES[:3]) <= set(entry) <= set(NAMES):
         raise DataError(
             f"{where} must have speed, down and up, and optionally latency, as in {EXAMPLE}, "

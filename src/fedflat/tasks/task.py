@@ -161,7 +161,7 @@ def classes_of(task: Task, fed: Federation) -> int:
     return fed.classes
 
 
-def _one_tensor(output: Any, batch: Batch) -> None:
+def _one_tensor(output: object, batch: Batch) -> None:
     if not isinstance(output, Tensor):
         raise SettingError(
             f"the model turned a batch of {len(batch)} into {type(output).__name__}; it must give "

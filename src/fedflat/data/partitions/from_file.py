@@ -82,7 +82,7 @@ def _lists(path: str) -> list[tuple[str, Any]]:
     )
 
 
-def _positions(where: str, part: Any, labels: Index) -> Index:
+def _positions(where: str, part: object, labels: Index) -> Index:
     if isinstance(part, dict):
         part = part.get("x")
     if not isinstance(part, list) or not part:

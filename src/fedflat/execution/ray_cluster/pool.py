@@ -191,7 +191,7 @@ class RayPool(RemoteClientPool):
             ref = actor.handle.run.remote(sent.number, [sent.ref], content)
             self.busy[ref] = actor, task
 
-    def _take_answer(self, ref: Any) -> list[PoolOutcome]:
+    def _take_answer(self, ref: object) -> list[PoolOutcome]:
         """The outcome of a request; none if it is repeated, or of an earlier exchange."""
         actor, task = self.busy.pop(ref)
         try:
@@ -247,7 +247,7 @@ class RayPool(RemoteClientPool):
         if not sent.uses and sent.number != self.numbers:
             del self.sent[id(broadcast)]
 
-    def _take_actor(self, ref: Any, starts: bool = False) -> None:
+    def _take_actor(self, ref: object, starts: bool = False) -> None:
         """An actor is ready, or cannot be used; in the latter case the start of a run ends."""
         actor = self.opening.pop(ref)
         try:

@@ -103,7 +103,7 @@ def settings(experiment: ExperimentTexts) -> dict[str, str]:
     return {name: value for name, value in config.items() if len(value) <= LONGEST}
 
 
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
+def _flat(value: object, name: str = "") -> dict[str, Any]:
     if isinstance(value, Mapping):
         pairs = list(value.items())
     elif isinstance(value, list) and all(isinstance(inner, int | float) for inner in value):

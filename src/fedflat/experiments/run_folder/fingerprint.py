@@ -130,7 +130,7 @@ def module_digest(module: nn.Module) -> str:
     return sign([parts, tensors])
 
 
-def _plain(name: str, value: Any) -> bool:
+def _plain(name: str, value: object) -> bool:
     """Whether an attribute of a module is one of its settings."""
     return (
         not name.startswith("_")

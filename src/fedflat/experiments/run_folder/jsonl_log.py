@@ -153,7 +153,7 @@ def encode(row: Row) -> bytes:
 _INFINITY, _MINUS = (json.dumps(text) for text in ("\0inf", "\0-inf"))
 
 
-def _encoded(value: Any) -> Any:
+def _encoded(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _encoded(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -163,7 +163,7 @@ def _encoded(value: Any) -> Any:
     return value
 
 
-def _decoded(value: Any) -> Any:
+def _decoded(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _decoded(inner) for key, inner in value.items()}
     if isinstance(value, list):

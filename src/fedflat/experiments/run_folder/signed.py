@@ -13,7 +13,7 @@ from typing import Any
 from fedflat.files import Damaged, digest, write_file
 
 
-def sign(value: Any) -> str:
+def sign(value: object) -> str:
     """A digest of plain values, the same for what is read of them later."""
     plain = json.loads(json.dumps(value))  # in which all names are texts
     return digest(json.dumps(plain, sort_keys=True).encode()).hex()
