@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedflat.errors import SettingError
-from fedflat.tasks.pixels import class_weights, hard_loss, hardest, mean_loss, pixel_losses
+from fedflat.tasks.pixels import hard_loss, hardest, mean_loss, pixel_losses
 
 RNG = torch.Generator().manual_seed(0)
 LOGITS = torch.randn(2, 3, 4, 5, generator=RNG, dtype=torch.float64)
@@ -84,15 +84,6 @@ def test_nothing_to_learn_from_is_zero(loss: object, weights: Tensor | None) -> 
     assert logits.grad is not None
     assert not logits.grad.any()
     assert float(mean_loss(LOGITS, torch.full_like(LABELS, 255), weights=weights)[1]) == 0
-
-
-def test_weights_by_frequency() -> None:
-    assert class_weights([10, 20, 40]).tolist() == [2, 1, 0.5]
-    assert class_weights([10, 0, 40, 20]).tolist() == [2, 0, 0.5, 1]
-    found = class_weights([1, 3, 0], "log").tolist()
-    assert found == pytest.approx([1 / math.log(1.27), 1 / math.log(1.77), 0])
-    with pytest.raises(SettingError, match="a number of pixels is needed for each class"):
-        class_weights([0, 0])
 
 
 def test_a_model_that_does_not_fit_is_named() -> None:

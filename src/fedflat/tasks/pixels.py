@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedflat.errors import DataError, SettingError, choice, number
+from fedflat.errors import DataError, SettingError, number
 
 IGNORE = 255
 """The label of pixels that are ignored."""
@@ -103,30 +103,6 @@ def hardest(losses: Tensor, share: float = 0.25) -> Tensor:
         if count == flat.shape[1]
         else flat.topk(count, dim=1, sorted=False).values.mean(1)
     )
-
-
-def class_weights(pixels: Sequence[float] | Tensor, rule: str = "median") -> Tensor:
-    """Class weights that make rare classes count more; 0 for a class without pixels.
-
-    ``"median"``: the median of the classes' shares divided by the share (Eigen and Fergus, ICCV
-    2015). ``"log"``: ``1 / ln(1.02 + share)`` (ENet, arXiv:1606.02147).
-
-    >>> class_weights([10, 20, 40]).tolist()
-    [2.0, 1.0, 0.5]
-    """
-    choice("class weights", "rule", rule, ["median", "log"])
-    counts = torch.as_tensor(pixels, dtype=torch.float64)
-    if counts.dim() != 1 or not counts.isfinite().all() or (counts < 0).any() or counts.sum() == 0:
-        raise SettingError(
-            "class weights: a number of pixels is needed for each class, and some above 0, found "
-            f"{pixels}."
-        )
-    present = counts > 0
-    share = counts / counts.sum()
-    if rule == "log":
-        return torch.where(present, 1 / torch.log(1.02 + share), 0)
-    middle = torch.quantile(share[present], 0.5)
-    return torch.where(present, middle / share.clamp(min=torch.finfo(share.dtype).tiny), 0)
 
 
 def _as_list(outputs: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedflat.client.describers.classes import class_shares, confidence
+from fedflat.client.describers.classes import confidence
 from fedflat.client.describers.task2vec import (
     Probe,
     Task2Vec,
@@ -46,10 +46,6 @@ def test_confidence_refused() -> None:
         confidence(torch.ones(2, 2), torch.tensor([0, 1]), 3)
     with pytest.raises(SettingError, match="no true class of the public set a probability above 0"):
         confidence(torch.tensor([[0.0, 1.0]]), torch.tensor([0]), 2)
-
-
-def test_class_shares() -> None:
-    assert class_shares(torch.tensor([3, 0, 3, 3]), 5).tolist() == [0.25, 0, 0, 0.75, 0]
 
 
 def test_classifier_weights() -> None:

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from fedflat.data.styles.frequencies import (
     amplitudes,
-    client_style,
     exchange,
     halves,
     levels,
     mix,
+    resized,
     restyled,
 )
 from fedflat.errors import SettingError
@@ -52,7 +52,7 @@ def test_styles_in_numbers() -> None:
     other = amplitudes(image(T))[0, 0]
     assert other[0].tolist() == pytest.approx([155.24174696, 120.41594579, 60.82762530], abs=6e-9)
     assert other[1].tolist() == pytest.approx([125.29964086, 1390, 125.29964086], abs=6e-9)
-    both = client_style(torch.cat([image(S), image(T)]), size=None)
+    both = amplitudes(torch.cat([image(S), image(T)])).mean(0)
     assert both[0, 0, 0].item() == pytest.approx(257.79648226, abs=6e-9)
 
 
@@ -157,7 +157,7 @@ def test_single_precision_is_near_double() -> None:
 
 def test_styles_at_another_size() -> None:
     x = photo(1, 3, 20, 30).byte()
-    style = client_style(x, size=(32, 64))
+    style = amplitudes(resized(x, (32, 64))).mean(0)
     assert style.shape == (3, 3, 3)
     # The middle is the number of pixels times the mean, which resizing hardly changes.
     torch.testing.assert_close(
@@ -177,8 +177,6 @@ def test_what_cannot_be_is_refused() -> None:
         SettingError, match=r"must have 3 channels, as the images, and odd sides, found \(1, 3, 3\)"
     ):
         exchange(x, amplitudes(x[:, :1]))
-    with pytest.raises(SettingError, match="a mean over images, found none"):
-        client_style(x[:0])
     with pytest.raises(SettingError, match=r"images must be a batch .* found \(3, 8, 8\)"):
         amplitudes(x[0])
 

@@ -19,16 +19,6 @@ from fedflat.errors import SettingError, number
 from fedflat.registry.specs import register
 
 
-def class_shares(labels: Tensor, classes: int) -> Tensor:
-    """Return the share of each class.
-
-    >>> class_shares(torch.tensor([0, 2, 2, 2]), 3).tolist()
-    [0.25, 0.0, 0.75]
-    """
-    counts = torch.bincount(labels, minlength=classes).double()
-    return counts / counts.sum()
-
-
 def confidence(probabilities: Tensor, labels: Tensor, classes: int) -> Tensor:
     """Return a model's confidence in each class, as shares that sum to 1.
 

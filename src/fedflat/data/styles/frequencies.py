@@ -50,19 +50,6 @@ def amplitudes(images: Tensor, half: tuple[int, int] = HALVES) -> Tensor:
     return _low(_real(images), half).abs()
 
 
-def client_style(
-    images: Tensor, half: tuple[int, int] = HALVES, size: tuple[int, int] | None = (512, 1024)
-) -> Tensor:
-    """The mean amplitudes of the images, ``(C, 2r+1, 2c+1)``: what a client of LADD sends once.
-
-    The images have grey levels from 0 to 255 and are resized to ``size`` (height, width; ``None``:
-    not resized). Channels keep their order.
-    """
-    if len(images) == 0:
-        raise SettingError("a style: it is a mean over images, found none.")
-    return amplitudes(resized(images, size), half).mean(0)
-
-
 def resized(images: Tensor, size: tuple[int, int] | None) -> Tensor:
     """Images of another height and width: bicubic with antialiasing, as in Pillow, not rounded."""
     x = _real(images)
