@@ -20,6 +20,7 @@ NAMES = {
     "eigenvalues",
     "density",
     "surface",
+    "surface-together",
     "plane",
     "plane-error",
     "barrier",

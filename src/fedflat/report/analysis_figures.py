@@ -104,6 +104,8 @@ def description_maps(document: Document) -> Iterator[Drawn]:
                 drawn = axis.imshow(values, vmin=low, vmax=high, cmap="viridis")
                 axis.set_title(in_lines(one["description"], TITLE), loc="left")
                 axis.set(xlabel="client, by class", ylabel="client, by class")
+                for side in (axis.xaxis, axis.yaxis):
+                    side.get_major_locator().set_params(integer=True)
             label = "distance" if measure == "distances" else "cosine"
             figure.colorbar(drawn, ax=axes, shrink=0.8, label=label)
             yield f"descriptions-{measure}{name}", figure

@@ -34,6 +34,7 @@ from fedflat.report.figure_style import (
     panels,
     plain,
 )
+from fedflat.report.surface_figures import client_surfaces, surfaces_together
 
 FORMATS = ("png", "pdf", "svg")
 COSTS = {"clock": ("simulated hours", 1 / 3600), "bytes": ("gigabytes sent", 1e-9)}
@@ -261,6 +262,8 @@ _FIGURES: tuple[Callable[[Document], Iterator[Drawn]], ...] = (
     eigenvalue_stems,
     _densities,
     _surfaces,
+    surfaces_together,
+    client_surfaces,
     _planes,
     barriers,
     corruption_bars,
