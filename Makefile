@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # It could name another checkout.
 unexport PYTHONPATH
 
-.PHONY: run test coverage test-slow test-hostile bench lint clean anew
+.PHONY: run test coverage test-slow test-hostile bench lint docs clean anew
 
 $(INSTALLED): pyproject.toml constraints.txt $(if $(OURS),,anew)
 	$(if $(OURS),,rm -rf .venv)
@@ -54,5 +54,8 @@ lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+docs: $(READY)  ## the documentation site in docs/_build/html; offline, warnings are errors
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
+
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .coverage
+	rm -rf docs/_build .venv .pytest_cache .mypy_cache .ruff_cache .coverage

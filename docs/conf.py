@@ -1,0 +1,31 @@
+"""The settings of the documentation site: `make docs` builds it, offline, with warnings as errors."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from fedflat.version import __version__
+
+project = "fedflat"
+author = "the fedflat authors"
+version = release = __version__
+html_title = "fedflat"
+
+extensions = ["myst_parser", "sitegen"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build", "sitegen", "drawings"]
+
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+
+html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {"navigation_with_keys": True}
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
