@@ -4,9 +4,9 @@ read.
     python results/convert.py results runs/mine
 
 It renames the settings ``watch`` and ``track`` to ``record`` and ``logger``, the file
-``watch.jsonl`` to ``recorded.jsonl``, and two of the keys in it. Each run is signed anew. Converted
-runs can be reported. Unfinished ones cannot be resumed, since their checkpoints are those of the
-older version. Converted folders are not changed again.
+``watch.jsonl`` to ``recorded.jsonl``, and two of the keys in it, where they have the old names.
+Each run is signed anew. Converted runs can be reported. Unfinished ones cannot be resumed, since
+their checkpoints are those of the older version. Converted folders are not changed again.
 """
 
 from __future__ import annotations
@@ -58,12 +58,16 @@ def renamed(values: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
 def convert_run(run: Path, facts: dict[str, Any]) -> dict[str, Any]:
     """Write the logs and the groups of a run under its new identity; its new run.json."""
     groups = read_groups(run, facts["identity"])
-    rows = {"metrics": read(run / "metrics.jsonl"), "recorded": read(run / "watch.jsonl")}
-    rows["recorded"] = [renamed(row, KEYS) for row in rows["recorded"]]
+    recorded = read(run / "recorded.jsonl") or read(run / "watch.jsonl")
+    rows = {
+        "metrics": read(run / "metrics.jsonl"),
+        "recorded": [renamed(row, KEYS) for row in recorded],
+    }
     keys = {key for row in rows["recorded"] for key in row}
     new = facts | {"fedflat": __version__, "how": renamed(facts["how"], SETTINGS)}
     new["identity"] = identity(new)
-    if labels := {one.key: one.labels for one in metrics_of("all") if one.key in keys}:
+    labels = {one.key: one.labels for one in metrics_of("all") if one.key in keys}
+    if labels and "recorded" not in new:
         new["recorded"] = labels
     logs = {}
     for name, found in rows.items():
