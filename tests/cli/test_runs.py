@@ -364,3 +364,22 @@ def test_what_alpha_is_stands_in_the_first_lines_and_below_the_table(
             == 0
         )
         assert "alpha is" not in "".join(capsys.readouterr())
+
+
+def test_the_table_of_run_folders_with_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same command prints LaTeX, and refuses labels and columns that fit nothing."""
+    assert main(["compare", "fedavg", "fedsam", *QUICK, "--out", "both", "--quiet"]) == 0
+    capsys.readouterr()
+    words = ["table", "both", "--label", "fedsam(...)=FedSAM", "--label", "fedavg=FedAvg"]
+    assert main([*words, "--latex", "--columns", "accuracy"]) == 0
+    out = capsys.readouterr().out
+    assert r"    Method & Accuracy \% \\" in out.splitlines()
+    assert "    FedSAM & " in out
+    assert "fedsam" not in out
+    assert main(["table", "both", "--label", "fedprox=FedProx"]) == 2
+    assert "no run has the method 'fedprox'" in capsys.readouterr().err
+    assert main(["report", "both", "--label", "fedprox=FedProx"]) == 2
+    assert main(["table", "both", "--columns", "acuracy"]) == 2
+    assert "Did you mean 'accuracy'" in capsys.readouterr().err
+    assert main(["run", "fedavg", *QUICK, "--out", "no", "--label", "fedsam=FedSAM"]) == 2
+    assert not Path("no").exists()

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from fedflat.errors import SettingError
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import Summary
 from fedflat.experiments.results.tables import table
@@ -159,7 +160,8 @@ def test_each_class_has_a_column_where_pixels_have_classes() -> None:
 @pytest.mark.parametrize("style", ["text", "markdown", "html"])
 def test_notes_on_partitions_stand_below_once(style: str) -> None:
     both = [replace(one, notes=("lda(0.1): alpha is something.",)) for one in (ONE, OTHER)]
-    assert table(both, None, 100, style).endswith("\nlda(0.1): alpha is something.")
+    *_, final = table(both, None, 100, style).splitlines()
+    assert final.removeprefix("<p>").removesuffix("</p>") == "lda(0.1): alpha is something."
     assert table(both, None, 100, style).count("alpha is something") == 1
     assert "alpha" not in table(both, None, 100, "csv")
 
@@ -200,3 +202,55 @@ def test_each_data_set_and_task_has_a_table() -> None:
     assert "rounds to" not in "".join(parts)
     rows = list(csv.DictReader(io.StringIO(table(summaries, 0.9, 100, "csv"))))
     assert [(row["on"], row["task"]) for row in rows] == [(one.on, one.task) for one in on]
+
+
+def several(method: str, score: float, spread: float, loss: float = 1.0, seeds: int = 3) -> Summary:
+    return Summary(
+        method, seeds, score, spread, loss, None, None, 10, 1.0, 0, loss_spread=spread / 10
+    )
+
+
+def test_the_best_mean_is_bold_only_if_seeds_show_it() -> None:
+    """3 seeds with s = 0.01 each: Welch's least difference is t(4, 97.5 %) * sqrt(2/3) * 0.01, where
+    t is 2.776: 0.0227."""
+    low = several("a()", 0.9, 0.01)
+    for gap, bold in ((0.0226, False), (0.0228, True)):
+        lines = table([low, several("b()", 0.9 + gap, 0.01)], None, 100, "markdown").splitlines()
+        assert cells(lines[3])[1].startswith("**") == bold
+        assert not cells(lines[2])[1].startswith("**")
+        assert lines[-1].startswith("Bold: ") == bold
+    single = [replace(low, seeds=1, spread=math.nan), several("b()", 0.1, math.nan, seeds=1)]
+    assert "**" not in table(single, None, 100, "markdown")
+    assert "**" not in table([low, replace(single[1], score=0.99)], None, 100, "markdown")
+
+
+def test_the_least_loss_is_bold() -> None:
+    better, worse = several("a()", 0.5, 0.01, loss=0.2), several("b()", 0.5, 0.01, loss=0.9)
+    text = table([better, worse], None, 100, "markdown", columns=["loss"])
+    assert cells(text.splitlines()[2])[1] == "**0.2000 ± 0.0010**"
+    assert cells(text.splitlines()[3])[1] == "0.9000 ± 0.0010"
+
+
+def test_latex_is_a_table_of_booktabs() -> None:
+    on = Scenario("digits(lda(0))")
+    rows = [several("fedsam(rho=0.1)", 0.9, 0.01), several("x_y()", 0.95, 0.01)]
+    lines = table([replace(one, scenario=on) for one in rows], 0.9, 100, "latex").splitlines()
+    assert lines[1:3] == [r"\begin{table}[t]", r"  \centering"]
+    assert lines[3].startswith(r"  \caption{digits(lda(0)), classification(). Accuracy and loss on")
+    assert r"mean $\pm$ standard deviation over 3 seeds" in lines[3]
+    assert lines[4:] == [
+        r"  \begin{tabular}{lrrrr}",
+        r"    \toprule",
+        r"    Method & Accuracy \% & Loss & Rounds to 90.0 \% & Sent to 90.0 \% \\",
+        r"    \midrule",
+        r"    \texttt{fedsam(rho=0.1)} & 90.00 $\pm$ 1.00 & 1.0000 $\pm$ 0.0010 & - & - \\",
+        r"    \texttt{x\_y()} & \textbf{95.00 $\pm$ 1.00} & 1.0000 $\pm$ 0.0010 & - & - \\",
+        r"    \bottomrule",
+        r"  \end{tabular}",
+        r"\end{table}",
+    ]
+
+
+def test_a_column_that_is_not_there_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"no column 'acuracy'\. Did you mean 'accuracy'"):
+        table([ONE], None, 100, columns=["acuracy"])

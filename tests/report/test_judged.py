@@ -11,8 +11,8 @@ from scipy import stats
 
 from fedflat.cli import main
 from fedflat.errors import SettingError
+from fedflat.experiments.results.ranking import RankedRun, lead, leader
 from fedflat.report import collect, write_report
-from fedflat.report.ranking import RankedRun, lead, leader
 from fedflat.tasks.headline import Headline
 from report.made import write_judged, write_run
 

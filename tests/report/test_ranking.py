@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
+from fedflat.experiments.results.ranking import RankedRun, lead, leader
 from fedflat.report import collect
-from fedflat.report.ranking import RankedRun, lead, leader
 from report.made import evaluations, write_rows, write_run
 
 

@@ -161,20 +161,37 @@ def training_options(options: Options) -> None:
         help="headline score to reach: 0.9 or 90%%; a study keeps it (default: the first method's "
         "final score)",
     )
-    styles = options.groups[OUTPUT].add_mutually_exclusive_group()
-    styles.add_argument(
-        "--csv", dest="style", action="store_const", const="csv", help="print the table as CSV"
-    )
-    styles.add_argument(
-        "--markdown",
-        dest="style",
-        action="store_const",
-        const="markdown",
-        help="print the table as Markdown",
-    )
-    options.parser.set_defaults(style="text")
+    table_options(options.groups[OUTPUT])
     quiet_option(options.groups[OUTPUT])
     data_dir_option(options.groups[DATA])
+
+
+def table_options(group: argparse._ActionsContainer) -> None:
+    """The options of every command that prints a table of results."""
+    styles = group.add_mutually_exclusive_group()
+    for style, named in (("csv", "CSV"), ("markdown", "Markdown"), ("latex", "LaTeX (booktabs)")):
+        styles.add_argument(
+            f"--{style}",
+            dest="style",
+            action="store_const",
+            const=style,
+            default="text",
+            help=f"print the table as {named}",
+        )
+    label_option(group)
+
+
+def label_option(group: argparse._ActionsContainer) -> None:
+    """The option that names methods."""
+    group.add_argument(
+        "--label",
+        dest="labels",
+        action="append",
+        default=[],
+        metavar="METHOD=NAME",
+        help="name of a method in tables, pages and figures, such as 'fedgloss(...)=FedGloSS'; "
+        "may be repeated",
+    )
 
 
 def quiet_option(group: argparse._ActionsContainer) -> None:

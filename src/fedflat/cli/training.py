@@ -21,6 +21,7 @@ from fedflat.experiments.api import experiments
 from fedflat.experiments.console import reporter_for
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.results.method_labels import labelled, read_labels
 from fedflat.experiments.results.results import Result, Results
 from fedflat.experiments.results.summary import summarise
 from fedflat.experiments.results.tables import table
@@ -77,6 +78,7 @@ def _begin(args: Namespace, methods: list[str]) -> tuple[Path, list[Result]]:
     settings = settings_of(preset, _settings(args), getattr(args, "stretch", False))
     methods = [settings.pop("method")] if preset else methods
     each = experiments(methods, settings.pop("on"), seeds_of(args, preset), **settings)
+    labelled([repr(exp.method) for exp in each], read_labels(args.labels))  # before training
     target = common_target(args.target, (exp.headline for exp in each))
     config = ExecutionConfig(**{one.name: getattr(args, one.name) for one in MACHINE})
     folder = Path(args.out) if args.out else fresh_folder(methods)
@@ -174,6 +176,7 @@ def _checkpoints(folder: Path) -> list[tuple[Path, list[int]]]:
 
 
 def _conclude(results: list[Result], args: Namespace, folder: Path) -> None:
+    labels = read_labels(args.labels)
     study = (folder / "study.json").exists()
     target = common_target(args.target, (result.headline for result in results))
     if target is None and study:
@@ -182,14 +185,16 @@ def _conclude(results: list[Result], args: Namespace, folder: Path) -> None:
         target = Results(results).target_of_first()
     last = min(results[0].last, results[0].rounds)
     room = get_terminal_size().columns if sys.stdout.isatty() else None
-    print(printable_lines(table(summarise(results, target), target, last, args.style, room)))
+    named = Results(results).labelled(labels)
+    own = summarise(named, target)
+    print(printable_lines(table(own, target, last, args.style, room, prose=[*labels.values()])))
     if not args.quiet:
         spent = sum(r.ledger.seconds for r in results)
         sent = sum(r.ledger.sent for r in results)
         print(f"\n{duration(spent)}, {size(sent)} sent. Results are in {folder}", file=sys.stderr)
     if study:
         page = folder / "report.html"
-        write_report([folder], page)
+        write_report([folder], page, labels=labels)
         if not args.quiet:
             print(f"Report: {page}", file=sys.stderr)
 

@@ -19,6 +19,7 @@ from fedflat.errors import printable, printable_lines
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.output_streams import dropping
 from fedflat.experiments.progress import OnProgress, Progress
+from fedflat.experiments.results.method_labels import without_arguments
 from fedflat.experiments.study import Reporter
 from fedflat.tasks.headline import ACCURACY, Headline
 from fedflat.text_table import duration
@@ -51,17 +52,12 @@ class RunLabel:
         >>> list(RunLabel("fedasam(rho=warmup(0.1, 0.5, 9)) + swa()", 0).names())[1:]
         ['fedasam + swa, seed 0', 'fedasam + swa', 'fedasam + ...']
         """
-        bare = re.sub(r"\s+", " ", _without_arguments(self.method))
+        bare = re.sub(r"\s+", " ", without_arguments(self.method))
         first, plus, _ = bare.partition(" + ")
         yield f"{self.method}, seed {self.seed}"
         yield f"{bare}, seed {self.seed}"
         yield bare
         yield f"{first} + ..." if plus else bare
-
-
-def _without_arguments(text: str) -> str:
-    shorter = re.sub(r"\([^()]*\)", "", text)
-    return text if shorter == text else _without_arguments(shorter)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from typing import Any
 
 from fedflat.analysis.analysis import analyses
 from fedflat.analysis.shown_values import short
+from fedflat.experiments.results.method_labels import Labels, labelled
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import Summary
@@ -34,9 +35,10 @@ from fedflat.experiments.results.tables import table
 from fedflat.report import run_command as making
 from fedflat.report.curvature_summary import add_curvature
 from fedflat.report.labels import RunLabels
-from fedflat.report.leaderboard import Kind, Leaderboard, boards_of, kind_of
+from fedflat.report.leaderboard import Kind, Leaderboard, boards_of, counted, kind_of
 from fedflat.report.load import ReportRun, load_runs, or_sentence
 from fedflat.report.missing import missing
+from fedflat.report.run_names import RunName, run_names
 from fedflat.report.series import curves, heat_maps, recorded_numbers, score_curves
 from fedflat.tasks.headline import common_target
 from fedflat.version import __version__
@@ -48,20 +50,26 @@ _SCORES = ("loss", "train_loss", "personal", "clients")
 """What is drawn besides the headline."""
 
 
-def collect(folders: Sequence[Path], *, target: float | str | None = None) -> Document:
+def collect(
+    folders: Sequence[Path],
+    *,
+    target: float | str | None = None,
+    labels: Labels | None = None,
+) -> Document:
     """What these runs and studies hold.
 
     ``target`` is the headline to reach, as a number or as text. None: that of the study; without
-    one, what the first method of a section reaches.
+    one, what the first method of a section reaches. ``labels`` are names for methods.
     """
     runs, problems = load_runs(folders)
     wanted = common_target(target, (run.result.headline for run in runs))
+    labelled([run.result.method for run in runs], labels or {})  # refuses wrong ones
     try:
-        return _json_document(runs, problems, wanted)
+        return _json_document(runs, problems, wanted, labels)
     except Exception:  # some run cannot be shown: find it
         some = [or_sentence(_alone, run, run.folder, problems) for run in runs]
         runs = [run for run in some if run is not None]
-        return _json_document(runs, problems, wanted)
+        return _json_document(runs, problems, wanted, labels)
 
 
 def _alone(run: ReportRun) -> ReportRun:
@@ -71,17 +79,25 @@ def _alone(run: ReportRun) -> ReportRun:
 
 
 def _json_document(
-    runs: Sequence[ReportRun], problems: list[str], target: float | None
+    runs: Sequence[ReportRun],
+    problems: list[str],
+    target: float | None,
+    labels: Labels | None = None,
 ) -> Document:
-    document = _document(runs, problems, target)
+    document = _document(runs, problems, target, run_names(runs, labels or {}))
     json.dumps(document, allow_nan=False)  # raises if it is no JSON
     return document
 
 
-def _document(runs: Sequence[ReportRun], problems: list[str], target: float | None) -> Document:
-    names = _labels(runs)
+def _document(
+    runs: Sequence[ReportRun],
+    problems: list[str],
+    target: float | None,
+    named: Sequence[RunName],
+) -> Document:
+    names = [one.name for one in named]
     results = [replace(run.result, method=name) for run, name in zip(runs, names, strict=True)]
-    boards, uncertain = boards_of(results, _counted(results), [run.target for run in runs], target)
+    boards, uncertain = boards_of(results, counted(results), [run.target for run in runs], target)
     summaries = {
         kind: one
         for board in boards
@@ -143,17 +159,6 @@ def _document(runs: Sequence[ReportRun], problems: list[str], target: float | No
     return document
 
 
-def _labels(runs: Sequence[ReportRun]) -> list[str]:
-    """A name for each run within its scenario."""
-    named: dict[int, str] = {}
-    for scenario in dict.fromkeys(run.result.scenario for run in runs):
-        own = [place for place, run in enumerate(runs) if run.result.scenario == scenario]
-        named |= dict(
-            zip(own, making.labels([runs[place].record.experiment for place in own]), strict=True)
-        )
-    return [named[place] for place in range(len(runs))]
-
-
 def _board_of(kind: Kind, boards: Sequence[Leaderboard]) -> int:
     return [(board.scenario, board.headline) for board in boards].index(kind[1:])
 
@@ -165,12 +170,6 @@ def _lead(boards: Sequence[Leaderboard]) -> str:
         f"{len(boards)} sections, one for each data set, partition and task. Nothing is compared "
         "across sections."
     )
-
-
-def _counted(results: Sequence[Result]) -> list[Result]:
-    """The seeds a summary is made of: those that ended, or all of a method if none did."""
-    ended = {kind_of(result) for result in results if result.status != "running"}
-    return [r for r in results if r.status != "running" or kind_of(r) not in ended]
 
 
 def _title(methods: Sequence[str], boards: Sequence[Leaderboard]) -> str:

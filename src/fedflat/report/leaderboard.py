@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedflat.analysis.shown_values import short
+from fedflat.experiments.results.ranking import RankedRun, lead, leader
 from fedflat.experiments.results.results import Result, Results
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import Summary, summarise
-from fedflat.report.ranking import RankedRun, lead, leader
 from fedflat.tasks.headline import Headline
 
 Kind = tuple[str, Scenario, Headline]
@@ -96,6 +96,12 @@ class Leaderboard:
             if len(same) > 1
             else self.scenario.title
         )
+
+
+def counted(results: Sequence[Result]) -> list[Result]:
+    """The seeds a summary is made of: those that ended, or all of a method if none did."""
+    ended = {kind_of(result) for result in results if result.status != "running"}
+    return [r for r in results if r.status != "running" or kind_of(r) not in ended]
 
 
 def boards_of(

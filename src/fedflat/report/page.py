@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from fedflat.errors import RunError
+from fedflat.experiments.results.method_labels import Labels
 from fedflat.files import unwritable, write_file
 from fedflat.html_page import one_page
 from fedflat.report.collect import Document, collect
@@ -57,6 +58,7 @@ def write_report(
     figures: Path | None = None,
     formats: Sequence[str] = ("png", "pdf", "svg"),
     target: float | str | None = None,
+    labels: Labels | None = None,
 ) -> list[str]:
     """Write the page of these runs to ``out``, and figures into the folder ``figures``; give what
     is missing.
@@ -67,8 +69,10 @@ def write_report(
         File types of the figures.
     target
         The headline score to reach, as a number or as text; None: that of the study.
+    labels
+        Names for methods, such as ``{"fedgloss(...)": "FedGloSS"}``.
     """
-    collected = collect(folders, target=target)
+    collected = collect(folders, target=target, labels=labels)
     if not collected["runs"]:
         raise RunError(" ".join(["there is no run to report on.", *collected["problems"]]))
     if out.is_dir():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from shlex import quote
 from typing import Any
 
@@ -12,8 +11,8 @@ from fedflat.experiments.run_folder.plugins_needed import missing
 from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.settings.setting import as_option
 
-_OF_A_RUN = [one for one in SETTINGS if one.name not in ("cohorts", "orders")]
-_OMITTED = {one.name: one.omitted_value for one in (*_OF_A_RUN, *MACHINE) if one.name != "seed"}
+OF_A_RUN = [one for one in SETTINGS if one.name not in ("cohorts", "orders")]
+_OMITTED = {one.name: one.omitted_value for one in (*OF_A_RUN, *MACHINE) if one.name != "seed"}
 
 
 def settings(experiment: ExperimentTexts) -> dict[str, Any]:
@@ -25,7 +24,7 @@ def settings(experiment: ExperimentTexts) -> dict[str, Any]:
     """
     return {
         one.name: group[one.path[-1]]
-        for one in _OF_A_RUN
+        for one in OF_A_RUN
         if one.path[-1] in (group := experiment.group(one))
     }
 
@@ -74,28 +73,3 @@ def command(
 def unread(experiments: Iterable[ExperimentTexts]) -> list[str]:
     """Return a sentence for each plugin that is needed to describe methods and is not loaded."""
     return list(dict.fromkeys(sentence for exp in experiments for sentence in missing(exp.plugins)))
-
-
-def labels(experiments: Sequence[ExperimentTexts]) -> list[str]:
-    """A name for each run: its method, and whatever sets it apart from other runs of that method
-    but for the seed.
-
-    >>> saved = [{"method": "a"}, {"method": "b", "rounds": 1}, {"method": "b", "rounds": 2}]
-    >>> labels(list(map(ExperimentTexts.from_json, saved)))
-    ['a', 'b, rounds=1', 'b, rounds=2']
-    """
-    values: dict[str, dict[str, set[str]]] = {}
-    spelled = [
-        {name: json.dumps(value) for name, value in settings(exp).items() if name != "seed"}
-        for exp in experiments
-    ]
-    for exp, own in zip(experiments, spelled, strict=True):
-        alike = values.setdefault(exp.method, {})
-        for one in _OF_A_RUN:
-            alike.setdefault(one.name, set()).add(own.get(one.name, "null"))
-    names = []
-    for exp, own in zip(experiments, spelled, strict=True):
-        alike = values[exp.method]
-        apart = [f"{name}={settings(exp)[name]}" for name in own if len(alike[name]) > 1]
-        names.append(", ".join([exp.method, *apart]))
-    return names

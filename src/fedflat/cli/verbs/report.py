@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fedflat.cli.options import data_dir_option
+from fedflat.cli.options import data_dir_option, label_option
 from fedflat.cli.values import path, target
 from fedflat.errors import printable
 
@@ -44,11 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help="formats of figures: png pdf svg (default: all)",
     )
+    label_option(parser)
     data_dir_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and print its name."""
+    from fedflat.experiments.results.method_labels import read_labels
     from fedflat.report.page import write_report
 
     folders = [Path(folder) for folder in args.folders]
@@ -59,7 +61,12 @@ def run(args: argparse.Namespace) -> int:
     )
     figures = None if args.figures is None else Path(args.figures)
     for sentence in write_report(
-        folders, out, figures=figures, formats=args.formats, target=args.target
+        folders,
+        out,
+        figures=figures,
+        formats=args.formats,
+        target=args.target,
+        labels=read_labels(args.labels),
     ):
         print(printable(sentence), file=sys.stderr)
     print(out)

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from html import escape
 from importlib import import_module
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from fedflat.errors import SettingError
+from fedflat.errors import SettingError, choice
+from fedflat.experiments.results.method_labels import Labels, labelled
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import summarise
-from fedflat.experiments.results.tables import table
+from fedflat.experiments.results.tables import FORMATS, table
 from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.run_folder.record import RunRecord, read_record, read_rows
 from fedflat.server.ledger import Ledger
@@ -210,6 +212,24 @@ class Result:
         return self.ledger.samples / self.ledger.training if self.ledger.training else math.nan
 
 
+class ShownTable(str):
+    """A table as text, which a notebook shows as a table."""
+
+    def __new__(cls, text: str, html: str = "") -> ShownTable:
+        """The text, and what a notebook shows; empty: the text itself."""
+        made = super().__new__(cls, text)
+        made.html = html or f"<pre>{escape(text)}</pre>"
+        return made
+
+    html: str
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
 class Results(list[Result]):
     """Several runs: a list that prints as its table, and shows as one in a notebook."""
 
@@ -221,6 +241,50 @@ class Results(list[Result]):
 
     def _table(self, style: str) -> str:
         return table(summarise(self, None), None, min(self[0].last, self[0].rounds), style)
+
+    def table(
+        self,
+        style: str = "text",
+        *,
+        labels: Labels | None = None,
+        columns: Sequence[str] | None = None,
+        target: float | None = None,
+    ) -> ShownTable:
+        """The table of these runs, one row a method. It prints as it is, and a notebook shows it.
+
+        style
+            ``"text"``, ``"markdown"``, ``"latex"`` (needs the LaTeX package booktabs), ``"html"``
+            or ``"csv"``. In Markdown, LaTeX and HTML the best mean of a column is bold if it is
+            ahead of every other by Welch's t-test over seeds; with one seed nothing is bold.
+        labels
+            Names for methods, such as ``{"fedgloss(...)": "FedGloSS"}``.
+        columns
+            Which columns, such as ``["accuracy", "rounds_to_target"]``; None: all, in LaTeX those
+            that papers print.
+        target
+            The headline score to reach, for the columns of costs; None: no such columns.
+        """
+        choice("table", "style", style, FORMATS)
+        if not self:
+            raise SettingError("table: there are no results.")
+        named = self.labelled(labels or {})
+        last = min(self[0].last, self[0].rounds)
+        prose = [*(labels or {}).values()]
+        own = summarise(named, target)
+        html = table(own, target, last, "html", columns=columns, prose=prose)
+        text = table(own, target, last, style, columns=columns, prose=prose)
+        return ShownTable(text, html if style in ("text", "html") else "")
+
+    def labelled(self, labels: Labels) -> Results:
+        """The same runs under other names of their methods, such as ``{"fedsam(...)": "FedSAM"}``.
+
+        labels
+            Names by the texts of methods; ``...`` stands for any arguments.
+        """
+        names = labelled([result.method for result in self], labels)
+        return Results(
+            replace(result, method=name) for result, name in zip(self, names, strict=True)
+        )
 
     @property
     def headline(self) -> Headline | None:

@@ -70,6 +70,8 @@ class Summary:
     """What must be known of the partitions of its data, see `Partition.note`."""
     scenario: Scenario = Scenario()
     """The data, their partition, and the task."""
+    loss_spread: float = math.nan
+    """The standard deviation of the loss over seeds."""
 
 
 def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
@@ -133,6 +135,7 @@ def _summary(runs: list[Result], target: float | None, among: Sequence[Result]) 
         classes=by_class(runs),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.scenario.notes)),
         scenario=runs[0].scenario,
+        loss_spread=spread([run.final("loss") for run in runs]),
     )
 
 

@@ -1,4 +1,4 @@
-"""Results as a table: text for people, CSV for programs, Markdown for papers, HTML for
+"""Results as a table: text for people, CSV for programs, Markdown and LaTeX for papers, HTML for
 notebooks."""
 
 from __future__ import annotations
@@ -6,19 +6,40 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Sequence
-from html import escape
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
+from fedflat.errors import SettingError, nearest
+from fedflat.experiments.results.ranking import CHANCE
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import DROP, MAIN, STD, Summary
+from fedflat.experiments.results.table_styles import (
+    BOLD,
+    STYLES,
+    TableContent,
+    best_in_columns,
+    drawn,
+)
 from fedflat.tasks.headline import Headline
-from fedflat.text_table import aligned, size, span
+from fedflat.text_table import size, span
 
-FORMATS = ("text", "csv", "markdown", "html")
-CHANCE = "differences between methods may be due to chance"
-"""Printed beside results of one seed."""
-Draw = Callable[[list[list[str]]], str]
-"""How rows, the first of which are the heads, become a table."""
+FORMATS = ("csv", *STYLES)
+NOT_IN_PAPERS = ("last", "best", "sent", "simulated", "speed")
+"""Columns that a LaTeX table has only if they are asked for."""
+Draw = Callable[[TableContent], str]
+NOTHING = (math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: its name in ``columns``, its head, and its cells."""
+
+    key: str
+    head: str
+    text: Callable[[Summary], str]
+    estimate: Callable[[Summary], tuple[float, float]] | None = None
+    """The mean and its spread, if the best of the column can be in bold."""
+    higher_is_better: bool = True
 
 
 def table(
@@ -27,32 +48,57 @@ def table(
     last: int,
     style: str = "text",
     room: int | None = None,
+    columns: Sequence[str] | None = None,
+    prose: Collection[str] = (),
 ) -> str:
     """The table of a comparison; ``last`` is over how many of the last rounds scores are averaged.
 
-    Text that is wider than ``room`` characters comes in parts.
+    Text that is wider than ``room`` characters comes in parts. ``columns`` selects columns by name
+    (None: all; in LaTeX, those that papers print). ``prose`` are names of methods that
+    are labels; texts of methods are printed as code.
 
     Methods on different data sets, partitions or tasks, or judged by different scores, have a table
     each, and there is no target for all of them.
     """
     if style == "csv":
         return _csv(summaries)
-    draw: Draw = {"text": lambda rows: aligned(rows, room), "markdown": _markdown, "html": _html}[
-        style
-    ]
+
+    def draw(content: TableContent) -> str:
+        return drawn(content, style, room)
+
+    def one(group: Sequence[Summary], target: float | None, title: str = "") -> str:
+        wanted = _selected(_columns(group, target), columns, style)
+        like = TableContent([], title=title, prose=prose)
+        return _one(group, wanted, last, draw, like, style != "text")
+
     groups: dict[tuple[Scenario, Headline], list[Summary]] = {}
     for summary in summaries:
         groups.setdefault((summary.scenario, summary.headline), []).append(summary)
+    comment = "% " if style == "latex" else ""
     if len(groups) == 1:
-        return _one(summaries, target, last, draw)
+        title = summaries[0].scenario.title if summaries[0].scenario.on else ""
+        return one(summaries, target, title)
     if len({scenario for scenario, _ in groups}) == 1:
         note = different_scores(headline for _, headline in groups)
-        return "\n\n".join([note, *(_one(group, None, last, draw) for group in groups.values())])
+        return "\n\n".join([comment + note, *(one(group, None) for group in groups.values())])
     named = (
-        f"{scenario.title}\n\n{_one(group, None, last, draw)}"
+        f"{'' if comment else scenario.title}\n\n{one(group, None, scenario.title)}".lstrip("\n")
         for (scenario, _), group in groups.items()
     )
-    return "\n\n".join([APART, *named])
+    return "\n\n".join([comment + APART, *named])
+
+
+def _selected(found: list[Column], wanted: Sequence[str] | None, style: str) -> list[Column]:
+    if wanted is None:
+        return [one for one in found if style != "latex" or one.key not in NOT_IN_PAPERS]
+    known = {one.key: one for one in found}
+    for name in wanted:
+        if name not in known:
+            raise SettingError(
+                f"table: there is no column {name!r}.{nearest(name, known)} "
+                f"Known: {', '.join(known)}."
+            )
+    return [known[name] for name in wanted]
 
 
 APART = "These runs are on different data sets, partitions or tasks. Each has a table; they are not compared."
@@ -64,59 +110,162 @@ def different_scores(headlines: Iterable[Headline]) -> str:
     return f"These runs are judged by different scores ({', '.join(most)} and {final}), and are not compared."
 
 
-def _one(summaries: Sequence[Summary], target: float | None, last: int, draw: Draw) -> str:
-    """The table of methods that are judged by one score."""
-    judged = summaries[0].headline
-    personal = any(math.isfinite(summary.personal) for summary in summaries)
-    named = list(dict.fromkeys(name for summary in summaries for name in summary.tests))
-    tests, domains = ([name for name in named if ("/" in name) == apart] for apart in (False, True))
-    uneven = len({summary.seeds for summary in summaries}) > 1
-    heads = ["method", *(["seeds"] if uneven else []), judged.column]
-    heads += map(judged.head, ["last", "best", *tests, *(["personal"] if personal else [])])
-    loss = judged.name != "loss"
-    heads += ["loss"] if loss else []
-    private = any(math.isfinite(summary.epsilon) for summary in summaries)
-    heads += ["epsilon"] if private else []
-    timed = any(math.isfinite(summary.clock) for summary in summaries)
-    spent = ["sent", *(["simulated"] if timed else [])]
-    if target is not None:
-        heads += [f"{what} to {judged.goal(target)}" for what in ("rounds", *spent)]
-    heads += [*(f"{what} in all" for what in spent), "samples/s"]
-    rows = [
-        _cells(summary, tests, personal, loss, private, target is not None, timed)
-        for summary in summaries
+def _columns(summaries: Sequence[Summary], target: float | None) -> list[Column]:
+    """The columns that these summaries have values for."""
+    judged, text = summaries[0].headline, summaries[0].headline.format
+    higher = judged.higher_is_better
+    tests = _tests(summaries)
+
+    def of_test(name: str) -> Column:
+        return Column(
+            name,
+            judged.head(name),
+            lambda s: text(*s.tests.get(name, NOTHING)),
+            lambda s: s.tests.get(name, NOTHING),
+            higher if name != DROP else False,
+        )
+
+    def some(value: Callable[[Summary], float]) -> bool:
+        return any(math.isfinite(value(summary)) for summary in summaries)
+
+    found = [
+        Column("seeds", "seeds", lambda s: str(s.seeds)),
+        Column(judged.name, judged.column, _score, lambda s: (s.score, s.spread), higher),
+        Column("last", judged.head("last"), lambda s: text(s.latest)),
+        Column("best", judged.head("best"), lambda s: text(s.best)),
+        *map(of_test, tests),
     ]
-    if uneven:
-        rows = [
-            [method, str(s.seeds), *rest]
-            for s, (method, *rest) in zip(summaries, rows, strict=True)
+    if len({summary.seeds for summary in summaries}) == 1:
+        del found[0]
+    if some(lambda s: s.personal):
+        found.append(
+            Column(
+                "personal",
+                judged.head("personal"),
+                lambda s: text(s.personal, s.personal_spread),
+                lambda s: (s.personal, s.personal_spread),
+                higher,
+            )
+        )
+    if judged.name != "loss":
+        found.append(Column("loss", "loss", _loss, lambda s: (s.loss, s.loss_spread), False))
+    if some(lambda s: s.epsilon):
+        found.append(
+            Column(
+                "epsilon",
+                "epsilon",
+                lambda s: f"{s.epsilon:.2f}" if math.isfinite(s.epsilon) else "-",
+            )
+        )
+    return found + _costs(judged, target, some(lambda s: s.clock))
+
+
+def _costs(judged: Headline, target: float | None, timed: bool) -> list[Column]:
+    """What a run took: to the target, and in all."""
+    found = []
+    if target is not None:
+        goal = judged.goal(target)
+        found = [
+            Column(
+                "rounds_to_target",
+                f"rounds to {goal}",
+                lambda s: "-" if s.rounds_to_target is None else f"{s.rounds_to_target:.0f}",
+            ),
+            Column(
+                "sent_to_target",
+                f"sent to {goal}",
+                lambda s: "-" if s.bytes_to_target is None else size(s.bytes_to_target),
+            ),
         ]
-    spread = _over_seeds(summaries)
+        if timed:
+            found.append(
+                Column(
+                    "simulated_to_target",
+                    f"simulated to {goal}",
+                    lambda s: span(s.clock_to_target),
+                )
+            )
+    found.append(Column("sent", "sent in all", lambda s: size(s.bytes)))
+    if timed:
+        found.append(Column("simulated", "simulated in all", lambda s: span(s.clock)))
+    return [*found, Column("speed", "samples/s", lambda s: f"{s.speed:,.0f}")]
+
+
+def _tests(summaries: Sequence[Summary], domains: bool = False) -> list[str]:
+    """The further test sets; with ``domains``, the domains of all test sets."""
+    named = dict.fromkeys(name for summary in summaries for name in summary.tests)
+    return [name for name in named if ("/" in name) == domains]
+
+
+def _score(s: Summary) -> str:
+    score = s.headline.format(s.score, s.spread)
+    if not s.diverged:
+        return score
+    return "X (diverged)" if s.diverged == s.seeds else f"{score} ({s.diverged} diverged)"
+
+
+def _loss(s: Summary) -> str:
+    spread = f" ± {s.loss_spread:.4f}" if math.isfinite(s.loss_spread) else ""
+    return f"{s.loss:.4f}{spread}"
+
+
+def _one(
+    summaries: Sequence[Summary],
+    columns: Sequence[Column],
+    last: int,
+    draw: Draw,
+    like: TableContent,
+    marks: bool,
+) -> str:
+    """The table of methods that are judged by one score, and those by domain and by class."""
+    rows = [
+        ["method", *(one.head for one in columns)],
+        *([s.method, *(one.text(s) for one in columns)] for s in summaries),
+    ]
+    bold = best_in_columns(
+        [
+            (place, [(*one.estimate(s), s.seeds) for s in summaries], one.higher_is_better)
+            for place, one in enumerate(columns, 1)
+            if one.estimate
+        ]
+    )
+    foot = _foot(summaries, {one.key for one in columns}, last)
+    if marks and bold:
+        foot += f"\n{BOLD}"
+    parts = [draw(replace(like, rows=rows, foot=foot, bold=bold))]
+    if domains := _tests(summaries, domains=True):
+        parts.append(draw(_by_domain(summaries, domains, like)))
+    if any(summary.classes for summary in summaries):
+        parts.append(draw(_by_class(summaries, like)))
+    return "\n\n".join(parts)
+
+
+def _foot(summaries: Sequence[Summary], keys: set[str], last: int) -> str:
+    """What the columns are."""
+    judged, tests = summaries[0].headline, _tests(summaries)
     which = (
         f"mean of the evaluations in the last {last} rounds" if last > 1 else "the last evaluation"
     )
-    what = f"{judged.title} and loss" if loss else judged.title
-    foot = f"{what} on the test set: {which}{spread}. Last, best: of all evaluations."
+    what = f"{judged.title} and loss" if "loss" in keys - {judged.name} else judged.title
+    foot = f"{what} on the test set: {which}{_over_seeds(summaries)}."
+    if keys & {"last", "best"}:
+        foot += " Last, best: of all evaluations."
     if not judged.higher_is_better:
         foot += f" Less {judged.label} is better."
-    if sets := [name for name in tests if name != DROP]:
+    if sets := [name for name in tests if name != DROP and name in keys]:
         which = "a further test set" if len(sets) == 1 else "further test sets"
         foot += f"\n{', '.join(sets)}: the {judged.label} on {which}, likewise."
-    if DROP in tests:
+    if DROP in keys:
         foot += f"\nDrop: how much worse the {judged.label} is than that of the same run without its attack."
-    if personal:
+    if "personal" in keys:
         foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
-    if private:
+    if "epsilon" in keys:
         foot += "\nEpsilon: the privacy budget of the run for the delta of its dp(); - without a guarantee."
-    if timed:
+    if keys & {"simulated", "simulated_to_target"}:
         foot += "\nSimulated: the time on the clients' devices, by the run's clock."
     for note in dict.fromkeys(note for summary in summaries for note in summary.notes):
         foot += f"\n{note}"
-    if domains:
-        foot += f"\n\n{_by_domain(summaries, domains, draw)}"
-    if any(summary.classes for summary in summaries):
-        foot += f"\n\n{_by_class(summaries, draw)}"
-    return f"{draw([heads, *rows])}\n\n{foot}"
+    return foot
 
 
 def _over_seeds(summaries: Sequence[Summary]) -> str:
@@ -129,7 +278,9 @@ def _over_seeds(summaries: Sequence[Summary]) -> str:
     return f", mean ± standard deviation {over}{single}"
 
 
-def _by_domain(summaries: Sequence[Summary], domains: list[str], draw: Draw) -> str:
+def _by_domain(
+    summaries: Sequence[Summary], domains: list[str], like: TableContent
+) -> TableContent:
     """The scores in each domain of each test set."""
     judged = summaries[0].headline
     sets = dict.fromkeys(
@@ -143,79 +294,28 @@ def _by_domain(summaries: Sequence[Summary], domains: list[str], draw: Draw) -> 
         if name.partition("/")[0] == test
     ]
     heads = ["method", *(judged.head(name.removeprefix(f"{MAIN}/")) for name in order)]
-    nothing = (math.nan, math.nan)
     rows = [
-        [s.method, *(judged.format(*s.tests.get(name, nothing)) for name in order)]
+        [s.method, *(judged.format(*s.tests.get(name, NOTHING)) for name in order)]
         for s in summaries
     ]
     foot = f"The {judged.label} in each domain of the test set, and of others as SET/DOMAIN. {STD}: over the domains."
-    return f"{draw([heads, *rows])}\n\n{foot}"
+    return replace(like, rows=[heads, *rows], foot=foot)
 
 
-def _by_class(summaries: Sequence[Summary], draw: Draw) -> str:
+def _by_class(summaries: Sequence[Summary], like: TableContent) -> TableContent:
     """The IoU of each class."""
     judged = summaries[0].headline
     names = list(dict.fromkeys(name for summary in summaries for name in summary.classes))
-    nothing = (math.nan, math.nan)
     rows = [
-        [s.method, *(judged.format(*s.classes.get(name, nothing)) for name in names)]
+        [s.method, *(judged.format(*s.classes.get(name, NOTHING)) for name in names)]
         for s in summaries
     ]
-    return f"{draw([['method', *map(judged.head, names)], *rows])}\n\nThe IoU of each class on the test set."
+    heads = ["method", *map(judged.head, names)]
+    return replace(like, rows=[heads, *rows], foot="The IoU of each class on the test set.")
 
 
 def _last(name: str) -> bool:
     return name.endswith(f"/{STD}")
-
-
-def _cells(
-    s: Summary,
-    tests: Sequence[str],
-    personal: bool,
-    loss: bool,
-    private: bool,
-    target: bool,
-    timed: bool,
-) -> list[str]:
-    text = s.headline.format
-    score = text(s.score, s.spread)
-    if s.diverged:
-        score = "X (diverged)" if s.diverged == s.seeds else f"{score} ({s.diverged} diverged)"
-    others = [text(*s.tests.get(name, (math.nan, math.nan))) for name in tests]
-    own = [text(s.personal, s.personal_spread)] if personal else []
-    cells = [
-        s.method,
-        score,
-        text(s.latest),
-        text(s.best),
-        *others,
-        *own,
-        *([f"{s.loss:.4f}"] if loss else []),
-        *([f"{s.epsilon:.2f}" if math.isfinite(s.epsilon) else "-"] if private else []),
-    ]
-    if target:
-        cells += [
-            "-" if s.rounds_to_target is None else f"{s.rounds_to_target:.0f}",
-            "-" if s.bytes_to_target is None else size(s.bytes_to_target),
-            *([span(s.clock_to_target)] if timed else []),
-        ]
-    return [*cells, size(s.bytes), *([span(s.clock)] if timed else []), f"{s.speed:,.0f}"]
-
-
-def _markdown(rows: list[list[str]]) -> str:
-    heads, *others = rows
-    rule = ["---", *["---:"] * (len(heads) - 1)]
-    cells = [heads, rule, *([f"`{row[0]}`", *row[1:]] for row in others)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in cells)
-
-
-def _html(rows: list[list[str]]) -> str:
-    def line(row: list[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
-
-    heads, *others = rows
-    body = "\n".join(line(row, "td") for row in others)
-    return f"<table>\n<thead>{line(heads, 'th')}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
 def _csv(summaries: Sequence[Summary]) -> str:

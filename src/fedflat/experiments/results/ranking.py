@@ -15,12 +15,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
+from typing import TYPE_CHECKING
 
-from fedflat.experiments.results.results import Result
-from fedflat.experiments.results.tables import CHANCE
 from fedflat.tasks.headline import ACCURACY, Headline
 
+if TYPE_CHECKING:
+    from fedflat.experiments.results.results import Result
+
+CHANCE = "differences between methods may be due to chance"
+"""Printed beside results of one seed."""
 LEVEL = 0.975
+Estimate = tuple[float, float, int]
+"""A mean over seeds, its standard deviation, and the number of seeds."""
 NAMED = 3
 """How many methods a sentence names."""
 
@@ -61,13 +67,44 @@ class RankedRun:
         return self.judged.gain(self.score, other.score) > self._noise(other)
 
     def _noise(self, other: RankedRun) -> float:
-        if min(len(self.seeds), len(other.seeds)) < 2:
-            return math.inf
-        return _welch((self.spread, len(self.seeds)), (other.spread, len(other.seeds)))
+        return least_difference(
+            (self.score, self.spread, len(self.seeds)),
+            (other.score, other.spread, len(other.seeds)),
+        )
+
+
+def best_of(estimates: Sequence[Estimate], higher_is_better: bool = True) -> int | None:
+    """The place of the mean that is ahead of all others; None if there is none, or only one.
+
+    >>> best_of([(0.9, 0.01, 3), (0.8, 0.01, 3)]), best_of([(0.9, 0.1, 3), (0.8, 0.1, 3)])
+    (0, None)
+    >>> best_of([(0.9, math.nan, 1), (0.1, math.nan, 1)]) is None
+    True
+    """
+    sign = 1 if higher_is_better else -1
+    known = [place for place, one in enumerate(estimates) if math.isfinite(one[0])]
+    if len(known) < 2:
+        return None
+    best = max(known, key=lambda place: sign * estimates[place][0])
+    ahead = (
+        sign * (estimates[best][0] - estimates[place][0])
+        > least_difference(estimates[best], estimates[place])
+        for place in known
+        if place != best
+    )
+    return best if all(ahead) else None
+
+
+def least_difference(one: Estimate, other: Estimate) -> float:
+    """The least difference of two means that is not chance; infinite if one has a single seed or
+    an unknown spread."""
+    if min(one[2], other[2]) < 2 or math.isnan(one[1] + other[1]):
+        return math.inf
+    return _welch(one[1:], other[1:])
 
 
 def _welch(*spreads: tuple[float, int]) -> float:
-    """The least difference of two means that is not chance, from standard deviations and counts."""
+    """The same from standard deviations and counts."""
     from scipy.special import stdtrit  # type: ignore[import-untyped]
 
     parts = [spread * spread / count for spread, count in spreads]

@@ -1,0 +1,103 @@
+"""Names for methods in tables, pages and figures: ``fedgloss(...)=FedGloSS``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from fedflat.errors import SettingError, printable
+
+ANYTHING = "..."
+Labels = Mapping[str, str]
+"""Names by methods. A method is its text, its text with ``...`` for any arguments, or its text
+without arguments."""
+
+
+def read_labels(texts: Sequence[str]) -> dict[str, str]:
+    """Labels that were typed as METHOD=NAME.
+
+    >>> read_labels(["fedgloss(...)=FedGloSS", "fedsam(rho=0.1)=FedSAM (rho=0.1)"])
+    {'fedgloss(...)': 'FedGloSS', 'fedsam(rho=0.1)': 'FedSAM (rho=0.1)'}
+    """
+    found = {}
+    for text in texts:
+        method, name = _halves(text)
+        if not method or not name or not name.isprintable():
+            raise SettingError(
+                f"--label {printable(text)!r}: it must be METHOD=NAME, such as "
+                "'fedgloss(...)=FedGloSS'."
+            )
+        found[method] = name
+    return found
+
+
+def _halves(text: str) -> tuple[str, str]:
+    """What is left and right of the first ``=`` outside parentheses."""
+    depth = 0
+    for place, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        if sign == "=" and depth <= 0:
+            return text[:place].strip(), text[place + 1 :].strip()
+    return text.strip(), ""
+
+
+def labelled(methods: Sequence[str], labels: Labels) -> list[str]:
+    """The names of these methods: their labels, or their texts where no label fits.
+
+    An exact text counts before one with ``...``, and both before a text without arguments. A label
+    that fits no method is an error, and so is one that fits two.
+
+    >>> labelled(["fedavg()", "fedsam(rho=0.1) + swa()"], {"fedsam + swa": "FedSAM+SWA"})
+    ['fedavg()', 'FedSAM+SWA']
+    """
+    distinct = list(dict.fromkeys(methods))
+    names = {method: _label(method, labels) or method for method in distinct}
+    for text, name in labels.items():
+        if not any(_fits(method, text) for method in distinct):
+            raise SettingError(
+                f"label: no run has the method {printable(text)!r}. "
+                f"There are: {', '.join(distinct)}."
+            )
+        sharing = [method for method in distinct if names[method] == name]
+        if len(sharing) > 1:
+            raise SettingError(
+                f"label: {name!r} would name {len(sharing)} methods: {', '.join(sharing)}. "
+                "Give each its own name, by its whole text."
+            )
+    return [names[method] for method in methods]
+
+
+def _label(method: str, labels: Labels) -> str | None:
+    def rank(text: str) -> int:
+        return 0 if _packed(text) == _packed(method) else 1 if ANYTHING in text else 2
+
+    fitting = sorted((text for text in labels if _fits(method, text)), key=rank)
+    return labels[fitting[0]] if fitting else None
+
+
+def _fits(method: str, text: str) -> bool:
+    """Whether a text means this method.
+
+    >>> [_fits("fedsam(rho=0.1) + swa()", text) for text in ("fedsam + swa", "fedsam(...) + swa()")]
+    [True, True]
+    >>> [_fits("fedsam(rho=0.1)", text) for text in ("fedsam(rho=0.2)", "fedavg", "fedsam()")]
+    [False, False, False]
+    """
+    packed, wanted = _packed(method), _packed(text)
+    pattern = ".*".join(map(re.escape, wanted.split(ANYTHING)))
+    bare = "(" not in wanted and wanted == without_arguments(packed)
+    return bare or re.fullmatch(pattern, packed) is not None
+
+
+def _packed(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+def without_arguments(text: str) -> str:
+    """The text of a method without arguments.
+
+    >>> without_arguments("fedasam(rho=warmup(0.1, 0.5, 9)) + swa()")
+    'fedasam + swa'
+    """
+    shorter = re.sub(r"\([^()]*\)", "", text)
+    return text if shorter == text else without_arguments(shorter)

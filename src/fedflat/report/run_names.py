@@ -1,0 +1,125 @@
+"""What runs are called on a page: by their methods, and by the settings that set them apart."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedflat.experiments.results.method_labels import Labels, labelled, without_arguments
+from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
+from fedflat.report.load import ReportRun
+from fedflat.report.run_command import OF_A_RUN, settings
+
+
+@dataclass(frozen=True)
+class RunName:
+    """The method of a run, and what sets the run apart from others of its section."""
+
+    method: str
+    """The text of the method."""
+    label: str
+    """What the method is called: a label that was given, or its text."""
+    short: str = ""
+    """The label, or the text without the arguments that no other method of its name has."""
+    apart: Mapping[str, Any] = field(default_factory=dict)
+    """Settings in which it differs from other runs of its method, but for the seed."""
+
+    @property
+    def name(self) -> str:
+        """A name that no other kind of run in the section has."""
+        return ", ".join([self.label, *(f"{name}={value}" for name, value in self.apart.items())])
+
+
+def run_names(runs: Sequence[ReportRun], labels: Labels) -> list[RunName]:
+    """A name for each run within its scenario."""
+    texts = [run.record.experiment for run in runs]
+    called = labelled([one.method for one in texts], labels)
+    named: dict[int, RunName] = {}
+    for scenario in dict.fromkeys(run.result.scenario for run in runs):
+        own = [place for place, run in enumerate(runs) if run.result.scenario == scenario]
+        apart = differences([texts[place] for place in own])
+        methods = list(dict.fromkeys(texts[place].method for place in own))
+        for place, differing in zip(own, apart, strict=True):
+            method, label = texts[place].method, called[place]
+            short = label if label != method else short_name(method, methods)
+            named[place] = RunName(method, label, short, differing)
+    return [named[place] for place in range(len(runs))]
+
+
+def differences(experiments: Sequence[ExperimentTexts]) -> list[dict[str, Any]]:
+    """For each run, the settings in which it differs from other runs of its method, but for the
+    seed.
+
+    >>> saved = [{"method": "a"}, {"method": "b", "rounds": 1}, {"method": "b", "rounds": 2}]
+    >>> differences(list(map(ExperimentTexts.from_json, saved)))
+    [{}, {'rounds': 1}, {'rounds': 2}]
+    """
+    values: dict[str, dict[str, set[str]]] = {}
+    spelled = [
+        {name: json.dumps(value) for name, value in settings(exp).items() if name != "seed"}
+        for exp in experiments
+    ]
+    for exp, own in zip(experiments, spelled, strict=True):
+        alike = values.setdefault(exp.method, {})
+        for one in OF_A_RUN:
+            alike.setdefault(one.name, set()).add(own.get(one.name, "null"))
+    return [
+        {name: settings(exp)[name] for name in own if len(values[exp.method][name]) > 1}
+        for exp, own in zip(experiments, spelled, strict=True)
+    ]
+
+
+def short_name(method: str, among: Sequence[str]) -> str:
+    """The text without arguments, but for those in which methods of this name differ.
+
+    >>> methods = ["fedavg()", "fedsam(rho=0.1) + swa()", "fedsam(rho=0.2) + swa()"]
+    >>> [short_name(one, methods) for one in methods]
+    ['fedavg', 'fedsam(rho=0.1) + swa', 'fedsam(rho=0.2) + swa']
+    """
+    bare = without_arguments(method)
+    same = [one for one in among if without_arguments(one) == bare]
+    if len(same) < 2:
+        return bare
+    try:
+        own, others = arguments(method), [arguments(one) for one in same]
+    except (SyntaxError, ValueError):
+        return method
+    kept = {
+        key
+        for one in others
+        for key in one
+        if {json.dumps(o.get(key)) for o in others} - {json.dumps(one[key])}
+    }
+    parts = []
+    for place, piece in enumerate(bare.split(" + ")):
+        inside = ", ".join(
+            f"{name}={own[at, name]}" for at, name in own if at == place and (at, name) in kept
+        )
+        parts.append(f"{piece}({inside})" if inside else piece)
+    return " + ".join(parts)
+
+
+def arguments(method: str) -> dict[tuple[int, str], str]:
+    """The arguments of the pieces of a method, by the place of the piece and the name.
+
+    >>> arguments("fedsam(rho=warmup(0.1, 0.2, 9)) + swa(start=0.75)")
+    {(0, 'rho'): 'warmup(0.1, 0.2, 9)', (1, 'start'): '0.75'}
+    """
+    found: dict[tuple[int, str], str] = {}
+    for place, piece in enumerate(_pieces(ast.parse(method, mode="eval").body)):
+        if not isinstance(piece, ast.Call):
+            raise ValueError(f"{method} is not a sum of calls")
+        found |= {
+            (place, f"argument {i + 1}"): ast.unparse(one) for i, one in enumerate(piece.args)
+        }
+        found |= {(place, str(one.arg)): ast.unparse(one.value) for one in piece.keywords}
+    return found
+
+
+def _pieces(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [*_pieces(node.left), *_pieces(node.right)]
+    return [node]

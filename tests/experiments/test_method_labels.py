@@ -1,0 +1,45 @@
+"""Names of methods in tables, pages and figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedflat.errors import SettingError
+from fedflat.experiments.results.method_labels import labelled, read_labels
+
+METHODS = ["fedavg()", "fedsam(rho=0.1)", "fedsam(rho=0.2)", "fedavg()"]
+
+
+def test_an_exact_text_counts_before_dots_and_dots_before_a_bare_name() -> None:
+    labels = {
+        "fedsam": "by name",
+        "fedsam(...)": "by dots",
+        "fedsam( rho=0.1 )": "exact",
+        "fedavg": "FedAvg",
+    }
+    assert labelled(METHODS, labels | {"fedsam": "by dots"}) == [
+        "FedAvg",
+        "exact",
+        "by dots",
+        "FedAvg",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"fedprox": "FedProx"}, "no run has the method 'fedprox'. There are: fedavg()"),
+        ({"fedsam(...)": "FedSAM"}, "'FedSAM' would name 2 methods: fedsam"),
+        ({"fedavg": "fedsam(rho=0.1)"}, "would name 2 methods"),
+    ],
+)
+def test_labels_that_fit_none_or_two_are_refused(labels: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        labelled(METHODS, labels)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["FedGloSS", "fedgloss(rho=1)", "=x", "fedavg=", "a=b\x1b"])
+def test_what_is_no_label_is_refused(text: str) -> None:
+    with pytest.raises(SettingError, match="it must be METHOD=NAME"):
+        read_labels([text])
