@@ -246,7 +246,7 @@ from fedflat.simulation.availability import Availability as Availability
 from fedflat.simulation.availability import on_off as on_off
 from fedflat.simulation.availability import trace as trace
 from fedflat.simulation.clock import Clock as Clock
-from fedflat.simulation.device import Device as Device
+from fedflat.simulation.clock import Device as Device
 from fedflat.simulation.devices import devices as devices
 from fedflat.simulation.distributions import Distribution as Distribution
 from fedflat.simulation.distributions import lognormal as lognormal

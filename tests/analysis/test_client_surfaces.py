@@ -16,7 +16,7 @@ from fedflat.core.flat import Model
 from fedflat.data.examples import ClientData
 from fedflat.report import collect
 from fedflat.report.figures import draw_figures
-from report.made import write_analysis, write_run
+from report.written_runs import write_analysis, write_run
 
 
 def loss_at(loaded: LoadedRun, model: Model, data: ClientData) -> float:

@@ -17,7 +17,7 @@ from fedflat.client.describers.weights import ClassifierWeights
 from fedflat.client.instructions import LabelCounts
 from fedflat.report import collect
 from fedflat.report.figures import draw_figures
-from report.made import write_analysis, write_run
+from report.written_runs import write_analysis, write_run
 
 
 def test_cosines_components_and_norm() -> None:

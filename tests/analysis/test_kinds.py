@@ -63,7 +63,7 @@ def test_an_analysis_from_elsewhere_is_computed_and_shown(
 
 
 def test_a_report_says_that_it_is_missing(quarters: type[Analysis], tmp_path: Path) -> None:
-    from report.made import write_run
+    from report.written_runs import write_run
 
     assert ", quarters," in collect([write_run(tmp_path / "run")])["missing"][0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fedflat as ff
-from fedflat.data.partition_notes import partition_notes
+from fedflat.experiments.remarks import partition_notes
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.registry.specs import parse
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.made import ODD, flip, make_runs
+from experiments.damaged_files import ODD, flip, make_runs
 from experiments.small import final
 from fedflat.cli import main
 from fedflat.errors import RunError

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 import fedflat as ff
-from experiments import telling
+from experiments import describing
+from experiments.describing import ASKED, BREAK, FromMeans, Means, Noting, Pulled
 from experiments.small import SIZES, begin, data, experiment, final, go_on, rows, timeless
-from experiments.telling import ASKED, BREAK, FromMeans, Means, Noting, Pulled
 from fedflat.composition.method import Method
 from fedflat.errors import FedflatError, SettingError
 from fedflat.execution.in_process import InProcess
@@ -194,7 +194,7 @@ def test_a_client_that_is_missing_is_asked_again(
         raise SettingError(f"client {client.request.client} has no time.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(telling.Means, "describe", fail)
+        patched.setattr(describing.Means, "describe", fail)
         with pytest.raises(SettingError, match="client 0 has no time"):
             begin(exp, tmp_path / "run")
     assert go_on(exp, tmp_path / "run").status == "done"
@@ -202,7 +202,7 @@ def test_a_client_that_is_missing_is_asked_again(
 
 def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        telling.Means, "describe", lambda self, client: torch.full((2, 4), torch.nan)
+        describing.Means, "describe", lambda self, client: torch.full((2, 4), torch.nan)
     )
     with pytest.raises(FedflatError, match=r"before round 0, client 0: .* NaN or infinite"):
         train(experiment("pulled()"))
@@ -280,7 +280,7 @@ def test_what_is_sent_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return read
 
-    monkeypatch.setattr(telling.Means, "reading", reading)
+    monkeypatch.setattr(describing.Means, "reading", reading)
     train(experiment("pulled()", rounds=1))
     assert len(alive) == 5
     assert max(alive) <= 2

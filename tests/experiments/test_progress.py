@@ -19,9 +19,8 @@ from fedflat.experiments import console as progress
 from fedflat.experiments.console import ConsoleReporter, RunLabel, fitted, sentence
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.progress import PRETRAINING, OnProgress, Progress, Stopwatch
+from fedflat.experiments.progress import PRETRAINING, OnProgress, Progress, Stopwatch, StudyTime
 from fedflat.experiments.study import Reporter, resume, run_many
-from fedflat.experiments.time_left import StudyTime
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
 from fedflat.server.ledger import Ledger

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.made import ODD
+from experiments.damaged_files import ODD
 from hostile.forging import forge
 from report.damage import WRONG, changed, leaves
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.made import make_runs
+from experiments.damaged_files import make_runs
 from experiments.small import final, timeless
 from fedflat.experiments.run_folder.record import read_rows
 from fedflat.experiments.run_folder.study_file import runs_in

@@ -36,7 +36,7 @@ from literal import (
     wima,
 )
 from literal.problem import Plan, Problem, Trace, random_plan, random_problem
-from methods.spies import SEEN, client_models, method_of, shadows, spied
+from methods.observers import SEEN, client_models, method_of, shadows, spied
 from quadratic import Recorder, experiment, replay
 
 ROUNDS = 6

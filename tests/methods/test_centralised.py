@@ -15,7 +15,7 @@ from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
-from methods.spies import method_of
+from methods.observers import method_of
 
 RNG = torch.Generator().manual_seed(0)
 DATA = [(torch.randn(n, 4, generator=RNG), torch.arange(n) % 3) for n in (5, 9, 6)]

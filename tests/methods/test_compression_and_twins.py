@@ -21,7 +21,7 @@ from fedflat.experiments.train import train
 from fedflat.files import Damaged
 from literal import compression
 from literal.problem import Plan, Problem, random_plan, random_problem
-from methods.spies import method_of
+from methods.observers import method_of
 from quadratic import replay
 from test_every_method import experiment as small
 

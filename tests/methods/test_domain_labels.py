@@ -18,7 +18,7 @@ from fedflat.client.piece import EvalModel
 from fedflat.client.training import Request, run_client
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Replies, aggregate
-from fedflat.data.owners_of_tests import owners_of_tests
+from fedflat.data.federation import owners_of_tests
 from fedflat.errors import SettingError
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess

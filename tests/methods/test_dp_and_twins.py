@@ -26,7 +26,7 @@ from fedflat.server.piece import SelectionInfo, ServerContext
 from fedflat.server.privacy_accountant import ORDERS, epsilon
 from literal import dp_fedsam
 from literal.problem import Plan, Problem, random_plan, random_problem
-from methods.spies import method_of
+from methods.observers import method_of
 from quadratic import experiment, replay
 from test_every_method import experiment as small
 

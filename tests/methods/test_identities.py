@@ -19,7 +19,7 @@ from fedflat.models.simple import mlp
 from fedflat.server.client_selection import ClientSampler
 from literal import fedlesam
 from literal.problem import Plan, Problem, random_plan, random_problem
-from methods.spies import BATCHES, BatchSpy, client_models, method_of, shadows
+from methods.observers import BATCHES, BatchSpy, client_models, method_of, shadows
 from quadratic import Recorder, replay
 
 EQUAL = (6, 6, 6, 6, 6)

@@ -11,7 +11,7 @@ import torch
 
 from fedflat.experiments.train import train
 from literal.problem import Plan, Problem, random_plan, random_problem
-from methods.spies import client_models, method_of
+from methods.observers import client_models, method_of
 from methods.test_identities import HARD, ROUNDS, bits, differ, images
 from quadratic import Recorder, replay
 

@@ -42,7 +42,7 @@ from literal import (
     scaffold,
 )
 from literal.problem import Plan, Problem, random_plan, random_problem
-from methods.spies import SEEN, client_models, method_of, shadows, spied
+from methods.observers import SEEN, client_models, method_of, shadows, spied
 from methods.test_against_twins import HARD, ROUNDS, agree, memory, same, setting
 from quadratic import Recorder, experiment, replay
 

@@ -17,7 +17,7 @@ from fedflat.data.batch import Batch, Mixed
 from fedflat.server.averaging import AverageState, RunInfo
 from literal import numbers
 from literal.problem import Problem, toy_q
-from methods.spies import SEEN, client_models, method_of, shadows, spied
+from methods.observers import SEEN, client_models, method_of, shadows, spied
 from quadratic import Recorder, replay
 
 SAID = {

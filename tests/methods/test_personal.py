@@ -28,7 +28,7 @@ from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
 from fedflat.server.client_selection import ClientSampler
-from methods.spies import method_of
+from methods.observers import method_of
 
 SIZES = (10, 20, 16, 30)
 ROUNDS = 3

@@ -32,7 +32,7 @@ from fedflat.server.client_selection import ClientSampler
 from literal import fedbn, fedcr, man
 from literal.network import Examples, random_examples
 from literal.problem import Plan, random_plan
-from methods.spies import client_models, method_of
+from methods.observers import client_models, method_of
 from methods.test_against_twins import HARD, ROUNDS, same
 from quadratic import Recorder
 

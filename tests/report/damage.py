@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from report.made import write_analyses, write_recorded, write_run
+from report.written_runs import write_analyses, write_recorded, write_run
 
 GONE = object()
 WRONG: tuple[Any, ...] = (

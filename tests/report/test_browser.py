@@ -21,7 +21,8 @@ from experiments.small import PATIENCE
 from fedflat.report import collect, document, write_report
 from fedflat.tasks.headline import Headline
 from report.damage import damaged_runs
-from report.made import (
+from report.test_headlines import MIOU, RMSE, compared
+from report.written_runs import (
     evaluations,
     write_analyses,
     write_analysis,
@@ -32,7 +33,6 @@ from report.made import (
     write_run,
     write_timed,
 )
-from report.test_judged import MIOU, RMSE, compared
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fedflat.report import write_report
-from report.made import write_analyses, write_analysis, write_recorded, write_run
 from report.test_browser import Watched, browser, pytestmark  # noqa: F401
 from report.test_sections import METHODS, study, two_seeds
+from report.written_runs import write_analyses, write_analysis, write_recorded, write_run
 
 INIT = """window.written = []; const write = CanvasRenderingContext2D.prototype.fillText;
 CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {

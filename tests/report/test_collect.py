@@ -12,7 +12,7 @@ import pytest
 from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
 from fedflat.experiments.run_folder.study_file import PlannedRun, new_plan
 from fedflat.report import collect
-from report.made import (
+from report.written_runs import (
     CURVATURES,
     EXPERIMENT,
     accuracy,

@@ -12,7 +12,7 @@ import pytest
 from fedflat.errors import SettingError
 from fedflat.report import collect, write_report
 from fedflat.report.figures import draw_figures
-from report.made import write_analyses, write_recorded, write_run, write_timed
+from report.written_runs import write_analyses, write_recorded, write_run, write_timed
 
 NAMES = {
     "accuracy",

@@ -12,7 +12,7 @@ import pytest
 
 from fedflat.errors import RunError
 from fedflat.report import collect, document, page, write_report
-from report.made import write_analyses, write_recorded, write_run
+from report.written_runs import write_analyses, write_recorded, write_run
 
 HOSTILE = "</script><script>alert(1)</script><!-- \"'`&amp; \u2028 <img src=x onerror=alert(1)>"
 

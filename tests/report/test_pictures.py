@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fedflat.report import collect
-from report.made import picture, write_analysis, write_judged, write_pictures, write_run
-from report.test_judged import MIOU, RMSE
+from report.test_headlines import MIOU, RMSE
+from report.written_runs import picture, write_analysis, write_judged, write_pictures, write_run
 
 
 @pytest.fixture

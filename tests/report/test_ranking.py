@@ -10,7 +10,7 @@ from scipy import stats
 
 from fedflat.experiments.results.ranking import RankedRun, lead, leader
 from fedflat.report import collect
-from report.made import evaluations, write_rows, write_run
+from report.written_runs import evaluations, write_rows, write_run
 
 
 def ranked(method: str, *seeds: float) -> RankedRun:

@@ -13,7 +13,7 @@ from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
 from fedflat.experiments.run_folder.record import Origin, RunRecord, read_record
 from fedflat.experiments.run_folder.study_file import PlannedRun, new_plan
 from fedflat.report import collect, write_report
-from report.made import EXPERIMENT, evaluations, write_analyses, write_rows, write_run
+from report.written_runs import EXPERIMENT, evaluations, write_analyses, write_rows, write_run
 
 METHODS = ("fedavg()", "fedprox()")
 PAIRS = {

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from fedflat.core.failures import AWAY, LATE
 from fedflat.simulation.availability import Trace
-from fedflat.simulation.clock import Clock, Fleet
-from fedflat.simulation.device import Device
+from fedflat.simulation.clock import Clock, Device, Fleet
 from fedflat.simulation.measured import measured
 from fedflat.simulation.timetable import ChainPlan, ClientLeg, timetable
 

@@ -45,7 +45,7 @@ from fedflat.topologies.topology import InFlight
 from literal import fedasync, fedbuff
 from literal.problem import Plan, Problem, random_plan, random_problem
 from quadratic import experiment as on_quadratics
-from topologies.spied import Spy, replay
+from topologies.recorded_exchanges import Spy, replay
 
 EXECUTORS = [InProcess(threads=1), Stacked()]
 DRAWN = "durations='lognormal'"

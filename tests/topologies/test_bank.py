@@ -23,7 +23,7 @@ from fedflat.server.client_selection import ClientSampler
 from literal import fedasyncseq
 from literal.problem import Plan, Problem, random_plan, random_problem, toy_q
 from quadratic import experiment as on_quadratics
-from topologies.spied import Spy, replay
+from topologies.recorded_exchanges import Spy, replay
 
 GROUPS = [[0, 3, 5], [1, 4], [2, 6], [7]]
 SAID = "given_groups([[0, 3, 5], [1, 4], [2, 6], [7]])"

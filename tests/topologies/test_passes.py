@@ -28,7 +28,7 @@ from fedflat.server.client_selection import ClientSampler
 from literal import chains
 from literal.problem import random_plan, random_problem
 from quadratic import experiment as on_quadratics
-from topologies.spied import replay
+from topologies.recorded_exchanges import replay
 
 GROUPS = "given_groups([[0, 3, 5], [1, 4], [2, 6]])"
 GROWING = "fedseq2par(growth=linear(0.5, b=2))"

@@ -20,7 +20,7 @@ from fedflat.experiments.results.results import Result
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
 from literal.problem import Problem, random_plan, random_problem
-from topologies.spied import replay
+from topologies.recorded_exchanges import replay
 
 SINGLE = "given_groups([[0], [1], [2], [3], [4]])"
 

@@ -19,7 +19,7 @@ from fedflat.experiments.prepare import prepare
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
-from topologies.test_following import BANK, Ahead, Within
+from topologies.test_chain_exchange import BANK, Ahead, Within
 
 
 @dataclass

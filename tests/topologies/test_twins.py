@@ -18,7 +18,7 @@ from fedflat.registry.specs import parse
 from literal import chains, clusters
 from literal.problem import Plan, Problem, random_plan, random_problem, toy_q
 from quadratic import experiment
-from topologies.spied import Spy, replay
+from topologies.recorded_exchanges import Spy, replay
 
 MORE: list[dict[str, Any]] = [{}, {"wd": 0.01, "momentum": 0.5, "clip": 2.0}]
 EXECUTORS = [InProcess(threads=1), Stacked()]

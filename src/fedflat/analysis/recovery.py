@@ -26,9 +26,11 @@ from fedflat.simulation.attacks.feature_network import (
     DESCRIPTION,
     STEPS,
     FeatureNetwork,
+    Moments,
+    frechet,
+    moments,
     train_feature_network,
 )
-from fedflat.simulation.attacks.frechet import Moments, frechet, moments
 from fedflat.simulation.attacks.gan import Gan, bounds
 
 MAX_GENERATED = 10_000

@@ -1,4 +1,5 @@
-"""Pieces that change a gradient before the step: proximal term, clip, weight decay, momentum.
+"""Pieces that change a gradient before the step: proximal term, clip, weight decay, momentum; and
+a learning rate that decreases within local training.
 
 Their stages fix the order: corrections, then the clip, then weight decay (at the unperturbed point,
 never clipped), then momentum. The momentum buffer starts anew in every exchange.
@@ -15,7 +16,7 @@ from fedflat.client.piece import ClientContext, Piece
 from fedflat.core.flat import GradFn
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
-from fedflat.errors import choice
+from fedflat.errors import choice, number
 
 
 @dataclass(frozen=True, repr=False)
@@ -130,3 +131,22 @@ class Only(Piece):
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """Return the gradient within the block."""
         return torch.where(v.scratch["mask"], grad(w), 0.0)
+
+
+@dataclass(frozen=True, repr=False)
+class PolyRate(Piece):
+    """Step i of tau uses ``(1 - i / (factor tau))^power`` of the round's learning rate."""
+
+    power: float = 0.9
+    factor: float = 1.0
+
+    stage, key = Stage.OPTIMIZER, "poly_rate"
+    stackable = True
+
+    def __post_init__(self) -> None:
+        number("poly_rate", "power", self.power, low=0)
+        number("poly_rate", "factor", self.factor, low=1)
+
+    def lr_factor(self, v: ClientContext) -> float:
+        """Return the factor of this step."""
+        return float((1 - v.steps / (self.factor * v.planned_steps)) ** self.power)

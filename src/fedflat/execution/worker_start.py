@@ -1,13 +1,40 @@
-"""The first function of a worker process. It imports little, so it can report an import that
-fails."""
+"""The start of a worker process. This module imports little, so it can report an import that fails.
+
+A Python process that is started with ``-c`` or ``-m`` searches the current folder before the
+standard library. A file such as ``struct.py`` there would be executed. ``PYTHONSAFEPATH`` prevents
+that. `multiprocessing` sends the parent's `sys.path` to the child later, so modules beside the
+user's script are still found.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 
-from fedflat.execution.safe_path import restore
+VARIABLE = "PYTHONSAFEPATH"
+
+
+@contextmanager
+def safe_path() -> Iterator[str | None]:
+    """Python processes started in here do not search the current folder. Yields the variable's
+    value before."""
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = "1"
+    try:
+        yield before
+    finally:
+        restore(before)
+
+
+def restore(value: str | None) -> None:
+    """Set the variable to ``value``. None removes it."""
+    os.environ.pop(VARIABLE, None)
+    if value is not None:
+        os.environ[VARIABLE] = value
+
 
 FAILED = b"failed: "
 """How the last message of a worker begins that ends by an exception. A pickle never begins so."""

@@ -23,9 +23,8 @@ from fedflat.execution.interrupt import ALL
 from fedflat.execution.main_module import REMEDY, MainModule, hidden, main_module_of
 from fedflat.execution.pickling import dumps, opened, packed
 from fedflat.execution.profiling.worker_samples import Taps
-from fedflat.execution.safe_path import safe_path
 from fedflat.execution.worker_died import WorkerDied, death_of
-from fedflat.execution.worker_start import FAILED, start
+from fedflat.execution.worker_start import FAILED, safe_path, start
 from fedflat.kernels.allocator import huge_pages, keep_memory
 from fedflat.registry.plugins import Named, named_plugins
 from fedflat.registry.specs import TextSpec, register

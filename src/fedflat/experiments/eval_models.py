@@ -18,8 +18,7 @@ from fedflat.client.training import ClientJob
 from fedflat.core.flat import Layout, Model
 from fedflat.data.domains import Domain
 from fedflat.data.examples import ClientData
-from fedflat.data.federation import Federation
-from fedflat.data.owners_of_tests import owners_of_tests
+from fedflat.data.federation import Federation, owners_of_tests
 from fedflat.errors import SettingError
 from fedflat.execution.client_states import ClientStates
 from fedflat.server.client_registry import ClientRegistry

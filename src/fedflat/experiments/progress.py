@@ -1,11 +1,12 @@
-"""The progress of a run: rounds done, scores, time left."""
+"""The progress of a run: rounds done, scores, time left; and the time left of a study."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from math import nan
+from statistics import fmean
 
 from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.state import RunState
@@ -66,3 +67,31 @@ class Stopwatch:
             self.marks.append((run.round, now.seconds))
         last = next((row for row in reversed(rows) if "model" in row), None)
         return Progress(run.round, rounds, loss, last, speed, pace)
+
+
+@dataclass
+class StudyTime:
+    """Adds the time left of the study to the progress of its runs.
+
+    A later run takes as many seconds a round as the last run of the same method, or, if there was
+    none, as the mean over the methods that have run.
+    """
+
+    runs: Sequence[tuple[str, int]]
+    """The method of each run, and its rounds; no rounds if the run is done already."""
+    paces: dict[str, float] = field(default_factory=dict)
+    """Seconds a round, by method."""
+
+    def timed(self, place: int, on_progress: OnProgress) -> OnProgress:
+        """The progress callback of the run at ``place``, counted from 1."""
+        method, later = self.runs[place - 1][0], [run for run in self.runs[place:] if run[1]]
+
+        def with_study_left(progress: Progress) -> None:
+            if not later or not progress.round or progress.phase:
+                return on_progress(progress)
+            self.paces[method] = progress.pace
+            usual = fmean(self.paces.values())
+            after = sum(rounds * self.paces.get(name, usual) for name, rounds in later)
+            return on_progress(replace(progress, study_left=progress.left + after))
+
+        return with_study_left

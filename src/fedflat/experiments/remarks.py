@@ -1,8 +1,9 @@
-"""What a user should know of a run before its first round."""
+"""What a user should know of a run before its first round, and of its partition."""
 
 from __future__ import annotations
 
 from fedflat.client.piece import ModelInfo
+from fedflat.data.federation import DataSpec, Federation
 from fedflat.execution.client_states import usual_budget
 from fedflat.experiments.devices import pace
 from fedflat.experiments.prepare import attacked_run, describers_of
@@ -48,3 +49,16 @@ def client_state_bytes(setup: RunSetup) -> int:
     )
     trained = min(setup.registry.population, setup.server.expected_clients())
     return trained * vectors * setup.job.learner.flat.layout.dim * setup.job.learner.dtype.itemsize
+
+
+def partition_notes(spec: DataSpec, fed: Federation | None = None) -> list[str]:
+    """The notes of a data set's partitions (`Partition.note`), for output beside results.
+
+    They have the classes per client if ``fed`` is given.
+    """
+    partitions = [partition for partition in spec.partitions() if partition.note()]
+    if not partitions:
+        return []
+    counted = fed is not None and fed.here and fed.data(0).examples.labelled
+    mean = fed.skew().classes_mean if fed is not None and counted else None
+    return list(dict.fromkeys(partition.note(mean) for partition in partitions))

@@ -16,7 +16,6 @@ from fedflat.client.learner import ModelLike
 from fedflat.data.cache import opened, opened_once
 from fedflat.data.federation import DataSpec
 from fedflat.data.files.paths import remembered
-from fedflat.data.partition_notes import partition_notes
 from fedflat.errors import FedflatError, PrintLine, number
 from fedflat.execution.client_pool import ExecutorLike
 from fedflat.execution.profiling.profiled import Wanted, profiled
@@ -27,9 +26,9 @@ from fedflat.experiments.experiment import Experiment, from_texts, require_text_
 from fedflat.experiments.groups import groups_of
 from fedflat.experiments.loggers import with_loggers
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.progress import OnProgress
+from fedflat.experiments.progress import OnProgress, StudyTime
 from fedflat.experiments.recording import Recorder, recording_callback
-from fedflat.experiments.remarks import remarks
+from fedflat.experiments.remarks import partition_notes, remarks
 from fedflat.experiments.reported_models import reported_models
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.fingerprint import origin_of
@@ -55,7 +54,6 @@ from fedflat.experiments.run_folder.study_file import (
 )
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import last_state
-from fedflat.experiments.time_left import StudyTime
 from fedflat.experiments.train import train
 from fedflat.tasks.own_loss import LossFn
 

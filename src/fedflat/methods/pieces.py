@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from fedflat.client.batch_transforms import Cutout, Mixup
 from fedflat.client.compression import Bfloat16, Int8, TopK
-from fedflat.client.gradient_transforms import Clip, Prox
+from fedflat.client.gradient_transforms import Clip, PolyRate, Prox
 from fedflat.client.loss_terms import Man
-from fedflat.client.lr_schedules import PolyRate
 from fedflat.client.private_parameters import Private
 from fedflat.client.sharpness import Asam, LastSam, LayerwiseSam, Sam
 from fedflat.client.styles import Cfsi, Lab

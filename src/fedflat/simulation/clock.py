@@ -15,7 +15,45 @@ from math import ceil, floor
 from fedflat.errors import LONGEST_WAIT, SettingError, number, shown
 from fedflat.registry.specs import TextSpec
 from fedflat.simulation.availability import Availability
-from fedflat.simulation.device import Device
+
+
+@dataclass(frozen=True)
+class Device:
+    """Speed and network link of one client.
+
+    receives    latency + bytes / down
+    computes    work / speed,   work: gradients of single examples
+    sends       latency + bytes / up
+    forwards    both latencies + bytes / min(up of the sender, down of the receiver)
+
+    The link and the computation of the server take no time.
+    """
+
+    speed: float
+    """Gradients of single examples per second, for the model of the run."""
+    down: float
+    """Bytes per second that it receives."""
+    up: float
+    """Bytes per second that it sends."""
+    latency: float = 0.0
+    """Additional seconds per message, to or from this device."""
+
+    def receives(self, nbytes: float) -> float:
+        """Return the seconds to receive `nbytes` from the server."""
+        return self.latency + nbytes / self.down
+
+    def computes(self, work: float) -> float:
+        """Return the seconds to compute `work` gradients of single examples."""
+        return work / self.speed
+
+    def sends(self, nbytes: float) -> float:
+        """Return the seconds to send `nbytes` to the server."""
+        return self.latency + nbytes / self.up
+
+    def forwards(self, to: Device, nbytes: float) -> float:
+        """Return the seconds to send `nbytes` to another device."""
+        return self.latency + to.latency + nbytes / min(self.up, to.down)
+
 
 TOLERANCE = 1e-9
 """Tolerance of rounding: 10 * 1.1 is 11 and 13 / 1.3 is 10 despite floating point."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from fedflat.core.seeds import numpy_generator
 from fedflat.errors import LONGEST_WAIT, SettingError, is_number, number, shown
 from fedflat.registry.specs import register
-from fedflat.simulation.clock import Clock
-from fedflat.simulation.device import Device
+from fedflat.simulation.clock import Clock, Device
 from fedflat.simulation.distributions import LEAST, MOST, Distribution
 
 Property = float | Distribution

@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pytest
 
-from experiments.recording.alone import cohort, experiment, record, seen, walk
+from experiments.recording.record_one import cohort, experiment, record, seen, walk
 from fedflat.client.local import LocalTraining
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from experiments.made import ODD
+from experiments.damaged_files import ODD
 from fedflat.cli import main
 from fedflat.errors import RunError
 from fedflat.experiments.run_folder.signed import signed, verified

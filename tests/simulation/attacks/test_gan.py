@@ -25,9 +25,14 @@ from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.state import last_state
 from fedflat.registry.specs import parse
 from fedflat.simulation.attacks.attack import ATTACK, AttackedRun
-from fedflat.simulation.attacks.frechet import frechet, moments
-from fedflat.simulation.attacks.gan import bounds, discriminator_loss, generator_loss, rescale
-from fedflat.simulation.attacks.generator import generator
+from fedflat.simulation.attacks.feature_network import frechet, moments
+from fedflat.simulation.attacks.gan import (
+    bounds,
+    discriminator_loss,
+    generator,
+    generator_loss,
+    rescale,
+)
 
 GAN = "gan(client=1, epochs=2, batch=16, z=5, width=4)"
 RUN: dict[str, Any] = {

@@ -27,9 +27,8 @@ from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.state import last_state
 from fedflat.report import collect
 from fedflat.simulation.attacks.attack import ATTACK
-from fedflat.simulation.attacks.feature_network import train_feature_network
-from fedflat.simulation.attacks.frechet import frechet, moments
-from report.made import write_run
+from fedflat.simulation.attacks.feature_network import frechet, moments, train_feature_network
+from report.written_runs import write_run
 
 GAN = "gan(client=1, epochs=2, batch=16, z=5, width=4)"
 RUN: dict[str, Any] = {

@@ -10,8 +10,7 @@ from fedflat.client.describers.trained import Trained
 from fedflat.client.learner import Learner
 from fedflat.client.training import ClientWork
 from fedflat.data.examples import ClientData
-from fedflat.data.federation import Federation
-from fedflat.data.owners_of_tests import owners_of_tests
+from fedflat.data.federation import Federation, owners_of_tests
 from fedflat.errors import SettingError, number
 from fedflat.registry.specs import register
 

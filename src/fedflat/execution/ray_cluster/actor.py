@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import traceback
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from fedflat.client.training import Request
@@ -14,7 +17,6 @@ from fedflat.errors import FedflatError, SettingError
 from fedflat.execution.client_pool import run_or_fail
 from fedflat.execution.pickling import dumps, loads
 from fedflat.execution.ray_cluster.connection import import_ray
-from fedflat.execution.ray_cluster.same_code import code_digest
 from fedflat.execution.worker import open_job, portable
 from fedflat.version import __version__
 
@@ -83,3 +85,14 @@ def _check_code(code: tuple[str, str]) -> None:
         raise SettingError(
             f"its fedflat {version} has other source files than the one that started the run."
         )
+
+
+@cache
+def code_digest() -> str:
+    """The digest of fedflat's source files on this machine."""
+    root = Path(__file__).parents[2]
+    total = sha256()
+    for path in sorted(root.rglob("*.py")):
+        total.update(str(path.relative_to(root)).encode())
+        total.update(sha256(path.read_bytes()).digest())
+    return total.hexdigest()

@@ -15,9 +15,8 @@ from fedflat.core.messages import Broadcast
 from fedflat.errors import SettingError
 from fedflat.execution.client_pool import ClientsUnreachable, PoolOutcome, RemoteClientPool
 from fedflat.execution.pickling import dumps, opened
-from fedflat.execution.ray_cluster.actor import ClientActor
+from fedflat.execution.ray_cluster.actor import ClientActor, code_digest
 from fedflat.execution.ray_cluster.connection import head_problem, import_ray
-from fedflat.execution.ray_cluster.same_code import code_digest
 from fedflat.execution.worker_died import WorkerDied
 from fedflat.execution.workers import PickledJob
 from fedflat.version import __version__

@@ -16,7 +16,7 @@ from fedflat.composition.info import MethodInfo, method_info
 from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
 from fedflat.report.run_command import command
 from fedflat.report.run_names import differences
-from report.made import EXPERIMENT
+from report.written_runs import EXPERIMENT
 
 SAID = {
     "plain": "fedavg --model logistic --rounds 2 --clients-per-round 2",

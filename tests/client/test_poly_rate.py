@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from client.stages import visiting
-from fedflat.client.lr_schedules import PolyRate
+from fedflat.client.gradient_transforms import PolyRate
 from fedflat.errors import SettingError
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.prepare import prepare
 from literal.problem import Plan, Problem, local_step, random_plan, random_problem, weights
-from methods.spies import method_of
+from methods.observers import method_of
 from quadratic import experiment, replay
 
 HARD = {"wd": 0.02, "momentum": 0.6, "clip": 1.5, "lr": 0.04}

@@ -12,7 +12,15 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from experiments.recording.alone import cohort, examples, experiment, module_at, record, seen, walk
+from experiments.recording.record_one import (
+    cohort,
+    examples,
+    experiment,
+    module_at,
+    record,
+    seen,
+    walk,
+)
 from experiments.small import data
 from fedflat.client.training import Request, run_client
 from fedflat.core.flat import Model

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import fedflat as ff
-from experiments.recording.alone import ALL, experiment, record, rows_of
+from experiments.recording.record_one import ALL, experiment, record, rows_of
 from experiments.small import ON, Eager, final, rows, stop_at, timeless
 from fedflat.cli import main
 from fedflat.client.local import LocalTraining

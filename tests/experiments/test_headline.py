@@ -21,7 +21,7 @@ from fedflat.experiments.results.tables import table
 from fedflat.experiments.run_folder.record import read_record, read_rows
 from fedflat.server.ledger import Ledger
 from fedflat.tasks.headline import ACCURACY, Headline, common_target
-from report.made import write_rows, write_run
+from report.written_runs import write_rows, write_run
 
 RMSE = Headline("rmse", higher_is_better=False)
 MIOU = Headline("miou", "mIoU", "%", 100.0)

@@ -14,7 +14,7 @@ from fedflat.errors import SettingError
 from fedflat.experiments.results.ranking import RankedRun, lead, leader
 from fedflat.report import collect, write_report
 from fedflat.tasks.headline import Headline
-from report.made import write_judged, write_run
+from report.written_runs import write_judged, write_run
 
 RMSE = Headline("rmse", higher_is_better=False)
 MIOU = Headline("miou", "mIoU", "%", 100.0)

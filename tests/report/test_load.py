@@ -12,7 +12,7 @@ from fedflat.composition.info import MethodInfo
 from fedflat.report import collect, document
 from fedflat.report.live.find_runs import look
 from report.damage import damaged_runs
-from report.made import write_analyses, write_recorded, write_run
+from report.written_runs import write_analyses, write_recorded, write_run
 
 
 def test_whatever_is_wrong_with_one_run_the_others_are_shown(tmp_path: Path) -> None:
