@@ -63,8 +63,20 @@ BASES = {
     "SiLoBN": "silobn()",
     "FedCR": "fedcr(beta=0.001)",
     "FedCG": "fedcg(domains=2, weight=0.5)",
+    "FedExP": "fedexp()",
+    "FedInit": "fedinit(beta=0.1)",
+    "FedLESAM-S": "fedlesam_s(rho=0.05)",
+    "FedLESAM-D": "fedlesam_d(rho=0.05)",
+    "FedSWA": "fedswa()",
+    "FedMoSWA": "fedmoswa()",
+    "FedNova": "fednova()",
+    "FedNSAM": "fednsam(lam=0.5)",
 }
 """The methods of the papers, by their names there."""
+
+RECENT = list(BASES)[list(BASES).index("FedExP") :]
+"""Bases that `tests/test_combinations.py` tries in one combination for each probe, to save time;
+``python tests/combinations.py`` tries them all."""
 
 ADDED = {
     "sam": "sam(rho=0.05)",
@@ -81,6 +93,7 @@ REASONS = {
     "store their state under the name": "is in it",
     "both choose where a client's gradient is taken": "two probes",
     "both decide where the server steps to": "two server steps",
+    "there is nothing for": "two server steps",
     "has a state, and": "would move twice",
     "weighting of clients": "other weights",
 }
@@ -174,7 +187,8 @@ def declared(run: RunSetup, new: int = 0) -> tuple[int, int]:
         5 * 3 + 4 * 3 + 4 * piece.domains for piece in method.client if isinstance(piece, Branches)
     )
     down = 4 * COHORT * (cost.down * dim + more + teacher) + first
-    return down, 4 * COHORT * (cost.up * dim + more)
+    steps = 2 if any(piece.key == "fednova" for piece in method.client) else 0
+    return down, 4 * COHORT * (cost.up * dim + more + steps)
 
 
 def trains(method: Method) -> bool:

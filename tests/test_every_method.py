@@ -42,6 +42,7 @@ from fedflat.experiments.train import train
 from fedflat.methods.domain_models import SeparateModels
 from fedflat.methods.fedcg import Branches
 from fedflat.methods.fedcr import CommonRepresentation
+from fedflat.methods.fedswa import MomentumVariate
 from fedflat.methods.mcd import Discrepancy
 from fedflat.methods.scaffold import Scaffold
 from fedflat.models.simple import mlp
@@ -86,10 +87,18 @@ ROWS = {
     "fedgamma": "fedgamma(rho=0.05)",
     "fedgloss": "fedgloss(rho_s=0.1, rho_l=0.1, beta=10.0, T_s=2, delta_eps=True)",
     "fedlesam": "fedlesam(rho=0.1)",
+    "fedexp": "fedexp(eps=0.0001, flavour='repo')",
+    "fedinit": "fedinit(beta=0.2, origin='start')",
+    "fedlesam_d": "fedlesam_d(rho=0.1, alpha=0.1)",
+    "fedlesam_s": "fedlesam_s(rho=0.1, flavour='repo')",
+    "fedmoswa": "fedmoswa(rho=0.2, alpha=1.2, gamma=0.3)",
+    "fednova": "fednova()",
+    "fednsam": "fednsam(lam=0.5, rho=0.05, ascent='momentum')",
     "fedprox": "fedprox(mu=0.1)",
     "fedsam": "fedsam(rho=0.05)",
     "fedsmoo": "fedsmoo(rho=warmup(0.01, 0.1, 2), beta=10.0)",
     "fedspeed": "fedspeed(rho=0.1, a=0.9, lam=10.0)",
+    "fedswa": "fedswa(rho=0.2, alpha=1.2)",
     "fedvc": "fedvc(n=5)",
     "fedyogi": "fedyogi(lr=0.05)",
     "fsa": "fsa(rho=0.05, rho_larger=0.3, top=1, score='mse')",
@@ -167,6 +176,16 @@ TOGETHER = [
     "fedgloss(rho_s=0.1, beta=10.0) + top_k(share=0.1) + swa(start=1, cycle=1)",
     "scaffold() + int8() + sam(rho=0.05)",
     "fedavg() + dp(noise=0.5, clip=0.1) + int8()",
+    "fedexp() + scaffold() + sam(rho=0.05) + int8()",
+    "fedexp() + dp(noise=0.5, clip=0.1)",
+    "fedinit(beta=0.1) + fedsam(rho=0.05) + scaffold()",
+    "fedinit(beta=0.1, origin='start') + fedsmoo(rho=0.1) + swa(start=1, cycle=1)",
+    "fedinit(beta=0.1, first='sent') + fedbn()",
+    "fednova(tau_eff='steps') + prox(mu=0.1) + fedexp() + sam(rho=0.05)",
+    "fednova() + scaffold() + server_momentum(beta=0.5) + swa(start=1, cycle=1)",
+    "fednsam(rho=0.05) + swa(start=1, cycle=1)",
+    "fedmoswa() + sam(rho=0.05) + swa(start=1, cycle=1)",
+    "fedswa() + feddyn(alpha=0.1) + asam(rho=0.1)",
     "feddyn(alpha=0.1) + sam(rho=0.05) + dp(noise=0.5, clip=0.1) + server_momentum(beta=0.5)",
 ]
 """Combinations of the papers, and some of our own."""
@@ -184,6 +203,8 @@ EVERY = [*ROWS.values(), *TOGETHER]
 POPULATION, COHORT, ROUNDS = 4, 2, 4
 FEATURES = 3
 """Of the network that FedCR needs."""
+SMALL = ("fedcr", "domain_models", "fednova")
+"""Keys of the pieces whose replies have tensors smaller than a model."""
 
 
 def method_of(text: str) -> Method:
@@ -202,6 +223,7 @@ def normalised() -> nn.Module:
 LOCAL = LocalTraining(batch_size=4, lr=0.05, momentum=0.5, weight_decay=0.01)
 NEEDS: dict[type, dict[str, Any]] = {
     Scaffold: {"local": replace(LOCAL, momentum=0.0)},
+    MomentumVariate: {"local": replace(LOCAL, momentum=0.0)},
     LocalAdam: {"local": replace(LOCAL, momentum=0.0)},
     KeptLocalAdam: {"local": replace(LOCAL, momentum=0.0)},
     AveragedLocalAdam: {"local": replace(LOCAL, momentum=0.0)},
@@ -385,7 +407,7 @@ def _disclosed(exp: Experiment, ears: Listening) -> None:
     ]
     vectors = [tensor for reply in replies for tensor in _vectors_of(reply)]
     assert sum(one.count for one in table if one.kind == "vector") == len(vectors)
-    small = {key for reply in replies for key in reply.extras if key in ("fedcr", "domain_models")}
+    small = {key for reply in replies for key in reply.extras if key in SMALL}
     statistics = sum(one.count for one in table if one.kind == "statistics")
     assert statistics == len(small) + with_buffers
     [numbers] = [one.what for one in table if one.kind == "numbers"]
@@ -434,6 +456,7 @@ def _nothing_private(exp: Experiment, request: Request, reply: Reply, memory: Cl
                 "dp": (),
                 "fedcg": (_teacher(method),),
                 "domain_models": (2,),
+                "fednova": (),
             }
             shape = small_shapes.get(key, (dim,))
             assert all(
@@ -493,6 +516,7 @@ def _declared_cost(setup: RunSetup, run_folder: Costs, ears: Listening) -> None:
     numbers[1] -= len(model.params) - _packed_bytes(exp.method, len(model.params)) / 4
     shares = sum(p.domains for p in exp.method.client if isinstance(p, SeparateModels))
     numbers[1] += shares
+    numbers[1] += 2 if any(piece.key == "fednova" for piece in exp.method.client) else 0
     declared = tuple(4 * clients * (n + whole) if cost.down else 0 for n in numbers)
     visits = [
         request

@@ -11,6 +11,9 @@ Sharpness-aware Minimization, ICML 2024.
     server:
  4      w^{t+1} = w^t - eta_g (1/S) sum_{C^t} (w^t - w_k)
 
+``flavour="repo"`` (the released code): d = w^{t-1} - w^t for every client, 0 in round 0; coordinate
+i of tensor j of the network gets eps_i = rho d_j / (|d_0| + ... + |d_{n-1}| + 1e-7), n tensors. The
+sizes of the tensors are ``tensors``.
 ``variant="scaffold"`` (-S): u also has - c_k + c, and
  5      c_k^+ = c_k - c + (w^t - w_k) / (tau_k eta_l);  c <- c + (1/K) sum_{C^t} (c_k^+ - c_k)
 ``variant="feddyn"`` (-D): u also has - sigma_k + alpha (w - w^t), and instead of line 4
@@ -26,7 +29,14 @@ from literal.problem import Array, Plan, Problem, Trace, local_step
 
 
 def run(
-    problem: Problem, plan: Plan, *, rho: float, variant: str = "plain", alpha: float | None = None
+    problem: Problem,
+    plan: Plan,
+    *,
+    rho: float,
+    variant: str = "plain",
+    alpha: float | None = None,
+    flavour: str = "paper",
+    tensors: tuple[int, ...] = (),
 ) -> Trace:
     """Trace: server, local, eps (round, client), c, c_k, sigma, sigma_k (0 where the variant has
     none)."""
@@ -38,6 +48,7 @@ def run(
     c_k = [np.zeros(problem.dim) for _ in range(K)]
     sigma_k = [np.zeros(problem.dim) for _ in range(K)]
     w_old: list[Array | None] = [None] * K
+    before = w_server
     trace = Trace(server=[], local=[], eps=[], c=[], c_k=[], sigma=[], sigma_k=[])
     for t in range(plan.rounds):
         cohort, local, dc, perturbations = plan.cohorts[t], {}, {}, {}
@@ -46,6 +57,12 @@ def run(
             if w_old[k] is not None:
                 back = w_old[k] - w_server
                 eps = rho * back / (np.linalg.norm(back) + 1e-12)
+            if flavour == "repo":
+                d = before - w_server
+                length = sum(abs(d[j]) for j in range(len(tensors))) + 1e-7
+                eps = np.array(
+                    [rho * d[j] / length for j, n in enumerate(tensors) for _ in range(n)]
+                )
             perturbations[k] = eps
             w, m = w_server, np.zeros(problem.dim)
             for batch in plan.orders[t][k]:
@@ -63,6 +80,7 @@ def run(
                 c_k[k] = c_plus
             elif variant == "feddyn":
                 sigma_k[k] = sigma_k[k] - alpha * (w - w_server)  # 6
+        before = w_server
         if variant == "scaffold":
             c = c + sum(dc[k] for k in cohort) / K  # 5
         if variant == "feddyn":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from literal import ema, numbers, swa, wima
+from literal import ema, more_numbers, numbers, swa, wima
 from literal.problem import Plan, local_step, random_plan, random_problem, toy_q
 
 
@@ -30,9 +30,12 @@ def test_the_toy_problem_is_the_one_described() -> None:
     close((problem.loss(0, best) + problem.loss(1, best)) / 2, q["minimum"])
 
 
-@pytest.mark.parametrize("name", numbers.CASES)
+ALL = {**numbers.CASES, **more_numbers.CASES}
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_numbers_on_the_toy_problem(name: str) -> None:
-    case = numbers.CASES[name]
+    case = ALL[name]
     problem, plan = toy_q(case.participation, case.sizes, case.rounds)
     trace = importlib.import_module(f"literal.{case.twin}").run(
         problem, replace(plan, **case.plan), **case.settings

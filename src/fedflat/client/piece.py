@@ -118,6 +118,8 @@ class ClientContext:
     repetition: int = 0
     """How many times the client was already trained in this exchange, as a chain may repeat a
     client."""
+    pieces: Sequence[Piece] = ()
+    """All client pieces of the run, in order."""
 
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     """Tensors from `Piece.shared_with_clients`, the same for every client; without rows in a stack.
@@ -267,6 +269,13 @@ class Piece(TextSpec):
     def data(self, v: ClientContext, data: ClientData) -> ClientData:
         """Return the data to train on. A piece that changes them is not ``stackable``."""
         return data
+
+    def received(self, v: ClientContext, w: Tensor) -> Tensor:
+        """Return the parameters that count as received, given those of the pieces before this one.
+
+        They become `ClientContext.sent` of every piece, and the update is measured from them.
+        """
+        return w
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         """Return the parameters to start local training from."""

@@ -153,6 +153,9 @@ class Stack:
         result = local_train(
             stack, self.batched, self.sent, self.buffers, self.broadcast.lr, self._batches()
         )
+        delta = self.sent - result.returned
+        for piece, v in stack:
+            delta = piece.upload(v, delta)
         weights = result.weights(self.examples) if self.job.learner.task.weighs else {}
         metrics = {"loss": result.loss.double(), **measured(stack), **weights}
         if self.broadcast.instruction.tests and self.data[0].own_test is not None:
@@ -160,7 +163,7 @@ class Stack:
         extras = {piece.key: v.outbox for piece, v in stack if v.outbox}
         own = result.own if self.job.returns_models else None
         more = (result.samples, extras, metrics, result.steps, own)
-        reply_batch = self._reply_batch(self.sent - result.returned, result.buffers, *more)
+        reply_batch = self._reply_batch(delta, result.buffers, *more)
         return reply_batch, {piece.key: v.state for piece, v in stack if v.state}
 
     def _reply_batch(self, delta: Tensor, buffers: Tensor, samples: int, *more: Any) -> ReplyBatch:

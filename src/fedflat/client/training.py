@@ -290,6 +290,12 @@ def local_train(
     samples = 0
     counted: Count = 0
     backend.buffers = buffers
+    received = w
+    for piece, v in stack:
+        w = piece.received(v, w)
+    for _, v in stack:
+        v.sent = w
+    moved = None if w is received else w - received
     for piece, v in stack:
         w = piece.begin(v, w)
     for piece, v in stack:
@@ -320,8 +326,9 @@ def local_train(
     buffers = own.buffers
     for piece, v in reversed(stack):
         w, buffers = piece.end(v, w), piece.end_buffers(v, buffers)
+    returned = w if moved is None else w - moved
     return LocalResult(
-        own, w, buffers, torch.stack(losses).mean(dim=0), len(losses), samples, counted
+        own, returned, buffers, torch.stack(losses).mean(dim=0), len(losses), samples, counted
     )
 
 
@@ -353,6 +360,7 @@ def open_context(job: ClientJob, request: Request, data: ClientData, piece: Piec
         preceding=preceding(broadcast, request.client),
         shared=job.shared.get(piece.key, {}),
         repetition=broadcast.repetition,
+        pieces=job.pieces,
         gradient_of=job.learner.gradient_of,
         value_of=job.learner.value_of,
     )

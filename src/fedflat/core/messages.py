@@ -288,6 +288,8 @@ class Replies:
     """The weighting of ``delta``."""
     weight: float = 0.0
     """The total weight of the replies, in examples or in clients."""
+    square: float = 0.0
+    """The mean squared length of the clients' deltas, weighted like ``delta``."""
 
     def mean(self, key: str, name: str, weighting: str = "uniform") -> Tensor:
         """The mean of an extra tensor, weighting "uniform" or "sized"."""
@@ -313,14 +315,22 @@ class _Mean:
             self.value.lerp_(value, weight / self.weight if self.weight else 0.0)
 
 
-def _with_counts(received: Reply | ReplyBatch) -> Iterator[tuple[Reply, int]]:
-    """Yield (reply, count): single replies, or the mean of ``count`` replies of equal weight."""
+def _with_counts(received: Reply | ReplyBatch) -> Iterator[tuple[Reply, int, Tensor]]:
+    """Yield (reply, count, square): single replies, or the mean of ``count`` of equal weight.
+
+    ``square`` is the mean squared length of their deltas.
+    """
     if isinstance(received, Reply):
-        yield received, 1
+        yield received, 1, _square(received.delta)
     elif WEIGHT in received.metrics:
-        yield from ((reply, 1) for reply in received)
+        yield from ((reply, 1, _square(reply.delta)) for reply in received)
     else:
-        yield received.mean, len(received)
+        yield received.mean, len(received), _square(received.delta) / len(received)
+
+
+def _square(delta: Tensor) -> Tensor:
+    flat = delta.reshape(-1)
+    return torch.dot(flat, flat).double()
 
 
 Combine = Callable[[Tensor, Tensor], Tensor]
@@ -347,14 +357,15 @@ def aggregate(
             for single in (reply if isinstance(reply, ReplyBatch) else (reply,))
         ]
         return _combine(broadcast, singles, population, weighting, aggregator)
-    delta, buffers, uniform, loss = _Mean(), _Mean(), _Mean(), _Mean()
+    delta, buffers, uniform, loss, square = _Mean(), _Mean(), _Mean(), _Mean(), _Mean()
     means: dict[tuple[str, str, str], _Mean] = defaultdict(_Mean)
     count, steps, batch = 0, 0, 0.0
-    for reply, n in (part for received in replies for part in _with_counts(received)):
+    for reply, n, length in (part for received in replies for part in _with_counts(received)):
         count += n
         weight = n * (reply.weight if weighting == "sized" else 1)
         delta.add(reply.delta, weight)
         uniform.add(reply.delta, n)
+        square.add(length, weight)
         buffers.add(reply.buffers, weight)
         loss.add(
             torch.tensor(reply.metrics["loss"], dtype=torch.float64),
@@ -385,6 +396,7 @@ def aggregate(
         batch / count,
         weighting,
         delta.weight,
+        0.0 if square.value is None else float(square.value),
     )
 
 

@@ -15,6 +15,7 @@ local Adam would make the division by ``tau_k lr`` wrong, so they are refused.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -39,17 +40,19 @@ class Scaffold(Piece):
     upload_vectors = 1
     state_vectors = 1
     uploads_private = True
+    owner: ClassVar[str] = "scaffold"
+    """Name of the method, for messages."""
 
     def check(self, site: ModelInfo) -> None:
         """Refuse local momentum and local Adam."""
         if any(isinstance(piece, Momentum) for piece in site.pieces):
             raise SettingError(
-                "scaffold divides a client's update by steps times learning rate, which is wrong "
+                f"{self.owner} divides a client's update by steps times learning rate, which is wrong "
                 "with local momentum. Use momentum 0."
             )
         if any(isinstance(piece, LocalAdam) for piece in site.pieces):
             raise SettingError(
-                "scaffold divides a client's update by steps times learning rate, which is wrong "
+                f"{self.owner} divides a client's update by steps times learning rate, which is wrong "
                 "with local Adam. Leave one of them out."
             )
 

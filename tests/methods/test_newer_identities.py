@@ -1,0 +1,162 @@
+"""Limits in which a newer method is another, and what the newer methods refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fedflat.errors import SettingError
+from fedflat.experiments.prepare import prepare
+from literal.problem import Plan, Problem, random_plan, random_problem
+from methods.observers import method_of
+from methods.test_identities import HARD, ROUNDS, bits, differ
+from methods.test_more_identities import STILL, near
+from quadratic import experiment, replay
+
+Some = tuple[Problem, Plan]
+
+
+@pytest.fixture(scope="module", params=["plain", "decay, momentum, clip"])
+def some(request: pytest.FixtureRequest) -> Some:
+    """Unequal sizes, cohorts of one to three of five."""
+    problem = random_problem(61)
+    more = {} if request.param == "plain" else HARD
+    return problem, random_plan(61, problem, ROUNDS, cohort=(1, 3), **more)
+
+
+@pytest.fixture(scope="module")
+def still() -> Some:
+    problem = random_problem(62)
+    return problem, random_plan(62, problem, ROUNDS, cohort=(1, 3), **STILL)
+
+
+@pytest.fixture(scope="module")
+def alone() -> Some:
+    """One client in every round."""
+    problem = random_problem(63)
+    return problem, random_plan(63, problem, ROUNDS, cohort=1, **HARD)
+
+
+@pytest.fixture(scope="module")
+def full() -> Some:
+    """All clients in every round."""
+    problem = random_problem(64)
+    return problem, random_plan(64, problem, ROUNDS, cohort=5, **STILL)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["fedinit(beta=0)", "fedinit(beta=0, origin='start')", "fedswa(rho=1, alpha=1)"],
+)
+def test_nothing_is_left_but_uniform_fedavg(text: str, some: Some) -> None:
+    bits(replay(method_of(text), *some), replay(method_of("fedavg()"), *some, weighting="uniform"))
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("fednsam(lam=0.7, rho=0)", "fedacg(lam=0.7, beta=0)"),
+        ("fednsam(lam=0.7, rho=0, ascent='momentum')", "fedacg(lam=0.7, beta=0)"),
+        ("fednsam(lam=0.7, rho=0.2)", "fedacg(lam=0.7, beta=0) + sam(rho=0.2)"),
+        ("fednsam(lam=0, rho=0.2)", "fedsam(rho=0.2)"),
+        ("fedlesam_d(rho=0.2, alpha=0.3)", "fedlesam(rho=0.2) + feddyn(alpha=0.3)"),
+        ("fedlesam(rho=0, flavour='repo')", "fedavg()"),
+        ("fedinit(beta=0) + feddyn(alpha=0.2)", "feddyn(alpha=0.2)"),
+    ],
+)
+def test_limits(text: str, limit: str, some: Some) -> None:
+    near(
+        replay(method_of(text), *some, weighting="uniform"),
+        replay(method_of(limit), *some, weighting="uniform"),
+    )
+
+
+def test_the_variants_of_fedlesam_are_sums(still: Some) -> None:
+    bits(
+        replay(method_of("fedlesam_s(rho=0.2)"), *still),
+        replay(method_of("fedlesam(rho=0.2) + scaffold()"), *still),
+    )
+
+
+@pytest.mark.parametrize("text", ["fedexp()", "fednova()"])
+def test_one_client_a_round_is_fedavg(text: str, alone: Some) -> None:
+    near(replay(method_of(text), *alone), replay(method_of("fedavg()"), *alone))
+
+
+def test_equal_replies_leave_the_step_of_fedexp_at_1() -> None:
+    problem = random_problem(65, sizes=(4,))
+    plan = random_plan(65, problem, ROUNDS, cohort=1)
+    twice = replace(problem, H=problem.H * 2, a=problem.a * 2)
+    doubled = replace(
+        plan, cohorts=[[0, 1]] * ROUNDS, orders=[{0: o[0], 1: o[0]} for o in plan.orders]
+    )
+    near(
+        replay(method_of("fedexp()"), twice, doubled), replay(method_of("fedavg()"), problem, plan)
+    )
+
+
+def test_fedmoswa_when_all_take_part_is_scaffold(full: Some, still: Some) -> None:
+    text = "fedmoswa(rho=1, alpha=1, gamma=1)"
+    near(replay(method_of(text), *full), replay(method_of("scaffold()"), *full))
+    differ(replay(method_of(text), *still), replay(method_of("scaffold()"), *still))
+
+
+def test_the_origin_of_fedinit_does_not_matter_when_all_take_part(full: Some, still: Some) -> None:
+    texts = [f"fedinit(beta=0.2, origin='{origin}')" for origin in ("sent", "start")]
+    near(*(replay(method_of(text), *full) for text in texts))
+    differ(*(replay(method_of(text), *still) for text in texts))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("fednova() + feddyn()", "both decide where the server steps to"),
+        ("fednova() + fedacg()", "both decide where the server steps to"),
+        ("fednsam() + sam()", "two client pieces store their state under the name 'sam'"),
+        ("fednsam() + fedacg(beta=0)", "two server pieces store their state"),
+        ("fedmoswa() + scaffold()", "store their state under the name 'scaffold'"),
+        ("fedswa() + server_sgd(lr=0.5)", "store their state under the name 'server_sgd'"),
+        ("fedexp() + fedacg()", "there is nothing for fedexp"),
+        ("fedinit() + mime()", "needs uniform weighting of clients"),
+        ("fedlesam() + asam()", "both choose where a client's gradient is taken"),
+    ],
+)
+def test_what_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(SettingError, match=reason):
+        method_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("fednova() + local_adam()", "which local Adam changes in every step"),
+        ("fedmoswa() + local_adam()", "fedmoswa divides a client's update"),
+    ],
+)
+def test_what_is_refused_with_local_adam(text: str, reason: str, still: Some) -> None:
+    with pytest.raises(SettingError, match=reason):
+        prepare(experiment(method_of(text), *still))
+
+
+def test_fedmoswa_refuses_momentum(some: Some) -> None:
+    moving = (some[0], replace(some[1], momentum=0.5))
+    with pytest.raises(SettingError, match="wrong with local momentum"):
+        prepare(experiment(method_of("fedmoswa()"), *moving))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("fedswa(rho=1.5)", "rho must be a number of at least 0 and at most 1"),
+        ("fedexp(eps=-1)", "eps must be a number of at least 0"),
+        ("fedexp(flavour='code')", "flavour must be"),
+        ("fedinit(origin='here')", "origin must be"),
+        ("fednova(tau_eff='mean')", "tau_eff must be"),
+        ("fednsam(ascent='global')", "ascent must be"),
+        ("fedlesam(flavour='x')", "flavour must be"),
+    ],
+)
+def test_wrong_arguments(text: str, reason: str) -> None:
+    with pytest.raises(SettingError, match=reason):
+        method_of(text)

@@ -1,0 +1,77 @@
+"""The numbers of the toy problem Q for the newer methods, and numbers computed by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from literal import fednova, more_numbers
+from literal.problem import toy_q
+from methods.observers import method_of
+from methods.test_numbers import close
+from quadratic import replay
+
+SAID = {
+    "fedexp/full": "fedexp(eps=0.001)",
+    "fednova/full": "fednova()",
+    "fednova/part": "fednova(tau_eff='steps')",
+    "fedinit/full": "fedinit(beta=0.1)",
+    "fedinit/part": "fedinit(beta=0.1)",
+    "fedinit/start": "fedinit(beta=0.1, origin='start')",
+    "fedswa/full": "fedswa(rho=0.1, alpha=1.5)",
+    "fedswa/part": "poly_rate(power=1, factor=1.1111111111111112) + server_sgd(lr=1.5)",
+    "fedmoswa/full": "fedmoswa(rho=0.1, alpha=1.5, gamma=0.2)",
+    "fedmoswa/part": "fedmoswa()",
+    "fednsam/full": "fednsam(lam=0.85, rho=0.5)",
+    "fednsam/part": "fedacg(lam=0.85, beta=0) + sam(rho=0.5)",
+}
+"""How each case is said."""
+STORED = {"m": "scaffold", "c_k": "scaffold"}
+"""The piece that stores a value of a trace."""
+
+
+def test_every_case_is_reported() -> None:
+    assert set(more_numbers.CASES) == set(SAID)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_the_models_after_each_round(name: str) -> None:
+    case = more_numbers.CASES[name]
+    problem, plan = toy_q(case.participation, case.sizes, case.rounds)
+    run_folder = replay(method_of(SAID[name]), problem, replace(plan, **case.plan))
+    close(run_folder.server, case.server)
+    for (field, t, *client), expected in case.state.items():
+        if field == "eta":
+            close(run_folder.rows[t]["eta_g"], expected)
+        elif client:
+            close(run_folder.learnt[t][client[0]][STORED[field]]["c"], expected)
+        else:
+            close(run_folder.runs[t].states[STORED[field]][field], expected)
+
+
+def test_fednova_by_hand() -> None:
+    """Client 0 takes two steps, client 1 one. d_0 = (0.72, 0.57) / 2, d_1 = (0.3, 0.4), tau_eff =
+    1.5: the step is 1.5 (0.33, 0.3425)."""
+    problem, plan = toy_q(rounds=1)
+    plan = replace(plan, orders=[{0: [[0], [0]], 1: [[0]]}])
+    expected = [(3 - 0.495, 2 - 0.51375)]
+    close(fednova.run(problem, plan).server, expected)
+    close(replay(method_of("fednova()"), problem, plan).server, expected)
+    averaged: Any = replay(method_of("fedavg()"), problem, plan).server
+    close(averaged, [(3 - 0.51, 2 - 0.485)])
+
+
+@pytest.mark.parametrize(("flavour", "eta"), [("paper", 2.04980843), ("repo", 2.04198473)])
+def test_fedexp_by_hand(flavour: str, eta: float) -> None:
+    """One step of rate 1 from 0 on quadratics with gradients (1, 0.5) and (-0.8, 0.5)."""
+    problem, plan = toy_q(rounds=1)
+    eye = [np.eye(2)[None], np.eye(2)[None]]
+    centres = [np.array([[-1.0, -0.5]]), np.array([[0.8, -0.5]])]
+    problem = replace(problem, H=eye, a=centres, w0=np.zeros(2))
+    plan = replace(plan, orders=[{0: [[0]], 1: [[0]]}], lr=[1.0])
+    run_folder = replay(method_of(f"fedexp(flavour='{flavour}')"), problem, plan)
+    close(run_folder.rows[0]["eta_g"], eta)
+    close(run_folder.server, [(-0.1 * eta, -0.5 * eta)])
