@@ -55,11 +55,12 @@ from fedflat.data.sets.cifar10 import cifar10 as cifar10
 from fedflat.data.sets.cifar100 import cifar100 as cifar100
 from fedflat.data.sets.cityscapes import cityscapes as cityscapes
 from fedflat.data.sets.crosscity import crosscity as crosscity
-from fedflat.data.sets.csv_file import csv_file as csv_file
+from fedflat.data.sets.csv_file import csv as csv
 from fedflat.data.sets.diabetes import diabetes as diabetes
 from fedflat.data.sets.digits import digits as digits
 from fedflat.data.sets.fashion_mnist import fashion_mnist as fashion_mnist
 from fedflat.data.sets.femnist import femnist as femnist
+from fedflat.data.sets.given_table import table as table
 from fedflat.data.sets.gta5 import gta5 as gta5
 from fedflat.data.sets.idda import idda as idda
 from fedflat.data.sets.image_folder import image_folder as image_folder

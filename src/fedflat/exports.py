@@ -33,7 +33,7 @@ TEXT_NAMES = {
     "cnn": "fedflat.models.cnn",
     "cosine": "fedflat.core.schedules",
     "crosscity": "fedflat.data.sets.crosscity",
-    "csv_file": "fedflat.data.sets.csv_file",
+    "csv": "fedflat.data.sets.csv_file",
     "cutout": "fedflat.methods.pieces",
     "cyclic": "fedflat.core.schedules",
     "decay": "fedflat.core.schedules",

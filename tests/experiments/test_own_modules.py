@@ -100,11 +100,11 @@ def test_layers_left_open_are_made_for_the_data() -> None:
     assert setup.job.learner.flat.layout.shapes == ((6, 4), (6,), (6,), (6,), (3, 6), (3,))
     again, other = (prepare(experiment(model=make, local=local, seed=seed)) for seed in (3, 4))
     start = setup.job.learner.initial().params
-    assert torch.equal(again.learner.initial().params, start)
-    assert not torch.equal(other.learner.initial().params, start)
+    assert torch.equal(again.job.learner.initial().params, start)
+    assert not torch.equal(other.job.learner.initial().params, start)
     mine = make()
     given = prepare(experiment(model=mine, local=local))
-    assert torch.equal(given.learner.flat.model().params, given.learner.initial().params)
+    assert torch.equal(given.job.learner.flat.model().params, given.job.learner.initial().params)
     assert isinstance(mine[0], nn.LazyLinear)  # the user's own is left as it was
     assert train(setup).status == "done"
 

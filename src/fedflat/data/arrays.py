@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from fedflat.data.categories import categories
 from fedflat.errors import SettingError
 
 Arrays: TypeAlias = Tensor | ArrayLike
 """A tensor, or anything that NumPy can convert to an array."""
 Pair: TypeAlias = tuple[Arrays, Arrays] | Dataset[Any]
-"""Inputs and labels, or a data set of pairs of one input and its label."""
+"""Inputs and labels, or a data set of pairs (or dicts) of one input and its label."""
+Labels: TypeAlias = Tensor | NDArray[Any]
+"""Numbers as a tensor; words, truth values and other objects as an array."""
+INPUT_KEYS = ("image", "images", "img", "pixel_values", "input", "inputs", "features", "x", "data")
+LABEL_KEYS = ("label", "labels", "target", "targets", "class", "y")
 
 
 def tensor(owner: str, what: str, value: Arrays) -> Tensor:
@@ -40,7 +45,38 @@ def tensor(owner: str, what: str, value: Arrays) -> Tensor:
         ) from None
 
 
-def pair(owner: str, source: Pair) -> tuple[Tensor, Tensor]:
+def labels(owner: str, value: Arrays) -> Labels:
+    """Labels as numbers, or as an array of names if they are words or truth values.
+
+    >>> labels("tensors", ["no", "yes"])
+    array(['no', 'yes'], dtype=object)
+    """
+    if isinstance(value, Tensor):
+        return value.detach().numpy() if value.dtype == torch.bool and value.dim() == 1 else value
+    array = np.asarray(value)
+    if array.ndim == 1 and array.dtype.kind in "bOUS":
+        return array.astype(object)
+    return tensor(owner, "labels", value)
+
+
+def numbered(owner: str, parts: Sequence[Labels]) -> tuple[list[Tensor], tuple[str, ...]]:
+    """Labels as class numbers, and the names of the classes.
+
+    Numbers from 0 and values stay as they are and have no names. Words, truth values and numbers
+    below 0 are numbered together, in ascending order.
+    """
+    if all(isinstance(part, Tensor) and not _has_negative_classes(part) for part in parts):
+        return [part for part in parts if isinstance(part, Tensor)], ()
+    found = categories(owner, "label", [value for part in parts for value in part.tolist()])
+    return list(found.codes.split([len(part) for part in parts])), found.names
+
+
+def _has_negative_classes(y: Tensor) -> bool:
+    whole = y.dim() == 1 and not (y.is_floating_point() or y.is_complex())
+    return whole and len(y) > 0 and int(y.min()) < 0
+
+
+def pair(owner: str, source: Pair) -> tuple[Tensor, Labels]:
     """The inputs and labels of a pair or a data set."""
     if isinstance(source, DataLoader):
         raise SettingError(
@@ -57,10 +93,10 @@ def pair(owner: str, source: Pair) -> tuple[Tensor, Tensor]:
             f"{owner}: there must be a pair of inputs and labels or a torch Dataset, found "
             f"{type(source).__name__}."
         ) from None
-    return tensor(owner, "inputs", x), tensor(owner, "labels", y)
+    return tensor(owner, "inputs", x), labels(owner, y)
 
 
-def _read(owner: str, source: Dataset[Any]) -> tuple[Tensor, Tensor]:
+def _read(owner: str, source: Dataset[Any]) -> tuple[Tensor, Labels]:
     """All examples of a data set, each read once."""
     items: Iterable[Any] = source  # type: ignore[assignment]
     if hasattr(source, "__len__"):
@@ -68,9 +104,9 @@ def _read(owner: str, source: Dataset[Any]) -> tuple[Tensor, Tensor]:
     xs, ys = [], []
     for place, item in enumerate(items):
         try:
-            x, y = item
+            x, y = _of_dict(owner, item) if isinstance(item, Mapping) else item
             xs.append(x if isinstance(x, Tensor) else tensor(owner, "inputs", x))
-            ys.append(_label(owner, y))
+            ys.append(y if isinstance(y, str | bool | np.bool_) else _label(owner, y))
         except (TypeError, ValueError) as error:
             raise SettingError(
                 f"{owner}: a data set must give pairs of an input, as a tensor, and a number or "
@@ -82,7 +118,22 @@ def _read(owner: str, source: Dataset[Any]) -> tuple[Tensor, Tensor]:
     if len({(x.shape, x.dtype) for x in xs}) > 1:
         found = " and ".join(sorted({str(tuple(x.shape)) for x in xs})[:2])
         raise SettingError(f"{owner}: all inputs of a data set must be alike, found {found}.")
-    return torch.stack(xs).detach(), torch.stack(ys)
+    inputs, numbers = torch.stack(xs).detach(), [y for y in ys if isinstance(y, Tensor)]
+    if len(numbers) < len(ys):
+        return inputs, np.array(ys, dtype=object)
+    return inputs, torch.stack(numbers)
+
+
+def _of_dict(owner: str, item: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The input and the label of an example that is a dict, by their usual names."""
+    known = [[name for name in names if name in item] for names in (INPUT_KEYS, LABEL_KEYS)]
+    if not all(known):
+        raise SettingError(
+            f"{owner}: the examples are dicts with {', '.join(map(str, item))}, and it is not "
+            "clear which is the input and which the label. Name them: ff.table(data, "
+            "inputs=['...'], target='...')."
+        )
+    return item[known[0][0]], item[known[1][0]]
 
 
 def _label(owner: str, y: Any) -> Tensor:

@@ -50,6 +50,12 @@ class DerivedSet(DataSpec):
     def class_names(self) -> tuple[str, ...]:
         return self.on.class_names()
 
+    def client_names(self) -> tuple[str, ...]:
+        return self.on.client_names()
+
+    def column_names(self) -> tuple[str, ...]:
+        return self.on.column_names()
+
 
 @dataclass(frozen=True)
 class ChangedClient:

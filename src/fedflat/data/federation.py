@@ -19,7 +19,7 @@ from torch import Tensor
 from fedflat.data.batch import each
 from fedflat.data.domains import Domain
 from fedflat.data.examples import AnyExamples, ClientData, Examples
-from fedflat.data.info import DataInfo
+from fedflat.data.info import NAMED, DataInfo
 from fedflat.data.partitions.partition import Partition
 from fedflat.data.skew import Skew
 from fedflat.errors import SettingError
@@ -49,6 +49,14 @@ class DataSpec(TextSpec, ABC):
         """The names of the classes in order; empty if they have only numbers."""
         return ()
 
+    def client_names(self) -> tuple[str, ...]:
+        """The names of the clients in order; empty if they have only numbers."""
+        return ()
+
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the input columns of a table, in order; empty if inputs are no columns."""
+        return ()
+
     def partitions(self) -> Iterator[Partition]:
         """The partitions of the data set and of the sets that it is derived from."""
         for value in vars(self).values():
@@ -74,6 +82,17 @@ class DataSpec(TextSpec, ABC):
             tuple(dict.fromkeys(filter(None, (one.note() for one in self.partitions())))),
         )
 
+    def full_info(self) -> DataInfo:
+        """`info` with the names of classes, clients and columns, which may be read from files."""
+        info, clients = self.info(), self.client_names()
+        known = clients and len(clients) <= NAMED
+        return replace(
+            info,
+            class_names=info.class_names or self.class_names() or None,
+            client_names=clients if known else (),
+            column_names=self.column_names(),
+        )
+
     def _trained_on(self) -> DataSpec:
         """The data that clients train on: of a derived set, the first set that it is made of."""
         inner = next((value for value in vars(self).values() if isinstance(value, DataSpec)), None)
@@ -90,6 +109,8 @@ class Federation(ABC):
     """Further test sets by name: other domains, clients that never train, a gallery."""
     remark: str = ""
     """A sentence that users should read before the first round; empty if there is none."""
+    client_names: Sequence[str] = ()
+    """The names of the clients in order; empty if they have only numbers."""
     here: ClassVar[bool] = True
     """True if `data` can be called in the server's process.
 
@@ -170,6 +191,7 @@ class PartitionedFederation(Federation):
     held_out: Sequence[Tensor] | None = None
     more: Mapping[str, ClientData] = field(default_factory=dict)
     remark: str = ""
+    client_names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for client in range(len(self.parts)):

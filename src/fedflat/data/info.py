@@ -10,6 +10,9 @@ from typing import Any
 from fedflat.errors import FedflatError
 from fedflat.registry.specs import parse
 
+NAMED = 1_000
+"""Most clients whose names a run folder records."""
+
 
 @dataclass(frozen=True)
 class DataInfo:
@@ -25,6 +28,10 @@ class DataInfo:
     """The names of the classes in order; None if they were not looked up."""
     notes: tuple[str, ...] = ()
     """Sentences to print beside results, see `Partition.note`."""
+    client_names: tuple[str, ...] = ()
+    """The names of the clients in order; empty if they have only numbers."""
+    column_names: tuple[str, ...] = ()
+    """The names of the input columns of a table; empty if inputs are no columns."""
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> DataInfo:
@@ -36,12 +43,18 @@ class DataInfo:
             saved["usual_task"],
             None if names is None else tuple(names),
             tuple(saved["notes"]),
+            tuple(saved.get("client_names", ())),
+            tuple(saved.get("column_names", ())),
         )
 
     def as_json(self) -> dict[str, Any]:
         """The same as a JSON object."""
         names = None if self.class_names is None else list(self.class_names)
-        return {**asdict(self), "class_names": names, "notes": list(self.notes)}
+        saved = {**asdict(self), "class_names": names, "notes": list(self.notes)}
+        for name in ("client_names", "column_names"):
+            found = list(saved.pop(name))
+            saved |= {name: found} if found else {}
+        return saved
 
 
 def data_info(on: str) -> DataInfo | None:

@@ -180,8 +180,7 @@ class Experiment(RunSettings):
 
     def info(self) -> ExperimentInfo:
         """What reports show about the method and the data."""
-        data = self.on.info() if _has_text_form(self.on, "data set") else None
-        return ExperimentInfo(self.method.info(), data)
+        return ExperimentInfo(self.method.info(), self.on.full_info())
 
     def as_json(self) -> dict[str, Any]:
         """`texts` as a JSON object."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import torch
+
 from fedflat.client.piece import ModelInfo
-from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.federation import DataSpec, Federation, PartitionedFederation
 from fedflat.execution.client_states import usual_budget
 from fedflat.experiments.devices import pace
 from fedflat.experiments.prepare import attacked_run, describers_of
@@ -20,6 +22,7 @@ def remarks(setup: RunSetup, state_memory: int | None = None) -> list[str]:
     )
     found = [
         setup.fed.remark,
+        untrained_classes(setup),
         exp.task.remark(setup.fed),
         *(piece.remark(model) for piece in pieces),
     ]
@@ -39,6 +42,28 @@ def remarks(setup: RunSetup, state_memory: int | None = None) -> list[str]:
         for one in describers_of(setup.exp, setup.job)
     ]
     return [text for text in found if text]
+
+
+def untrained_classes(setup: RunSetup) -> str:
+    """A sentence if the test set has classes that no client trains on; else ""."""
+    fed = setup.fed
+    if not (isinstance(fed, PartitionedFederation) and fed.here) or fed.train.unlabelled:
+        return ""
+    if not (fed.train.labelled and fed.test.examples.labelled and setup.exp.task.classifies):
+        return ""
+    trained = torch.bincount(fed.train.labels[torch.cat(list(fed.parts))], minlength=fed.classes)
+    tested = fed.test.counts(fed.classes)
+    count = min(len(trained), len(tested))
+    lost = torch.nonzero((tested[:count] > 0) & (trained[:count].cpu() == 0)).flatten().tolist()
+    if not lost:
+        return ""
+    known = setup.exp.on.class_names()
+    names = [known[place] if place < len(known) else str(place) for place in lost]
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return (
+        f"warning: no client trains on {'a class' if len(names) == 1 else 'classes'} of the test "
+        f"set: {', '.join(names[:5])}{more} ({int(tested[lost].sum())} test examples)"
+    )
 
 
 def client_state_bytes(setup: RunSetup) -> int:

@@ -33,10 +33,14 @@ class Picture:
     """Images with more pixels are refused."""
 
     def __call__(self, path: str) -> Tensor:
+        with opened(Path(path), self.max_pixels) as file:
+            return self.pixels(file)
+
+    def pixels(self, image: Any) -> Tensor:
+        """The bytes of an image that Pillow has opened."""
         from PIL import Image
 
-        with opened(Path(path), self.max_pixels) as file:
-            image = file.convert("L" if self.channels == 1 else "RGB")
+        image = image.convert("L" if self.channels == 1 else "RGB")
         if self.size is not None and image.size != (self.size[1], self.size[0]):
             image = image.resize((self.size[1], self.size[0]), Image.Resampling.BILINEAR)
         pixels = np.array(image)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,7 +129,7 @@ class ImageFolder(DataSpec):
             memory=self.memory,
         )
         by_folder = isinstance(self.partition, ByUser)
-        return federate(
+        fed = federate(
             examples,
             len(train),
             self.partition,
@@ -138,11 +138,18 @@ class ImageFolder(DataSpec):
             split=self.split,
             users=np.array([owners[image.client] for image in train]) if by_folder else None,
         )
+        return replace(fed, client_names=tuple(owners) if by_folder else ())
 
     def class_names(self) -> tuple[str, ...]:
         """See `DataSpec.class_names`: the names of the folders."""
         train, test = self._find_images()
         return _kinds([*train, *test])
+
+    def client_names(self) -> tuple[str, ...]:
+        """See `DataSpec.client_names`: the names of the clients' folders."""
+        if not isinstance(self.partition, ByUser):
+            return ()
+        return tuple(sorted({image.client for image in self._find_images()[0]}))
 
     def _find_images(self) -> tuple[list[FoundImages], list[FoundImages]]:
         """The images for training, and those for testing."""

@@ -4,13 +4,13 @@
     clients_of([(x0, y0), (x1, y1), ...], test=(test_x, test_y))
     clients_from(make, clients=1_000_000, test=(test_x, test_y), classes=10)
 
-NumPy arrays are accepted too, and a torch Dataset in place of any pair: ``tensors(train_set,
-test_x=test_set)``.
+NumPy arrays and pandas columns are accepted too, and a torch Dataset in place of any pair, also one
+of dicts: ``tensors(train_set, test_x=test_set)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from fedflat.data.arrays import Arrays, Pair, pair, tensor
+from fedflat.data.arrays import Arrays, Labels, Pair, labels, numbered, pair, tensor
 from fedflat.data.batch import leading
+from fedflat.data.categories import Categories, categories
 from fedflat.data.examples import Augment, ClientData, Examples
 from fedflat.data.federation import DataSpec, Federation, OnDemand
 from fedflat.data.partitions.by_user import ByUser
@@ -41,6 +42,12 @@ class Tensors(DataSpec):
     coarse: Tensor | None
     users: Tensor | None
     seed: int | None
+    labels: tuple[str, ...] = ()
+    """The names of the classes, if labels were not numbers."""
+    owners: tuple[str, ...] = ()
+    """The names of the users."""
+
+    key = "tensors"
 
     def __post_init__(self) -> None:
         check_cut("tensors", self.partition, self.clients, self.split, self.seed)
@@ -62,7 +69,7 @@ class Tensors(DataSpec):
     def open(self, seed: int) -> Federation:
         """The federation for this seed, unless these data have their own."""
         seed = seed if self.seed is None else self.seed
-        return federate(
+        fed = federate(
             self.everything,
             self.train,
             self.partition,
@@ -73,6 +80,15 @@ class Tensors(DataSpec):
             coarse=None if self.coarse is None else self.coarse.numpy(),
             users=None if self.users is None else self.users.numpy(),
         )
+        return replace(fed, client_names=self.client_names())
+
+    def class_names(self) -> tuple[str, ...]:
+        """See `DataSpec.class_names`: the labels, if they were not numbers."""
+        return self.labels
+
+    def client_names(self) -> tuple[str, ...]:
+        """See `DataSpec.client_names`: the users, if each is a client."""
+        return self.owners if isinstance(self.partition, ByUser) else ()
 
 
 def tensors(
@@ -97,9 +113,10 @@ def tensors(
     Inputs are uint8 images, scaled to 0 to 1, or floats; both are normalized by ``mean`` and
     ``std``, one number per channel. Other integers, such as indices of characters, stay unchanged.
     A label is a class, a number (floats: ``task="regression()"``), or an array of either, such as a
-    mask (then set ``classes``). ``users`` has an owner for each training example (for
-    ``by_user()``), ``coarse`` a coarse class (for ``pam()``). Without test examples, clients test
-    on what ``split`` leaves. A torch Dataset, in place of ``x`` and ``y`` or of ``test_x`` and
+    mask (then set ``classes``). Classes are numbers from 0, or words, truth values and other
+    numbers, which keep their names. ``users`` has an owner of any kind for each training example
+    (for ``by_user()``, then the default), ``coarse`` a coarse class (for ``pam()``). Without test
+    examples, clients test on what ``split`` leaves. A torch Dataset, in place of ``x`` and ``y`` or of ``test_x`` and
     ``test_y``, is read once, so its random transforms are applied once; ``augment`` is applied anew
     to every batch.
 
@@ -112,27 +129,46 @@ def tensors(
     test = (
         None if test_x is None and test_y is None else _as_pair(test_x, test_y, "test_x", "test_y")
     )
-    pairs = [train] if test is None else [train, test]
-    x, y = train
+    given = [train] if test is None else [train, test]
+    ys, names = numbered("tensors", [one_y for _, one_y in given])
+    pairs = [(one_x, one_y) for (one_x, _), one_y in zip(given, ys, strict=True)]
+    x, y = pairs[0]
     for one_x, one_y in pairs:
-        _check(one_x, one_y, train)
-    all_y = _targets(torch.cat([one_y for _, one_y in pairs]))
+        _check(one_x, one_y, pairs[0])
+    all_y = _targets(torch.cat(ys))
     examples = Examples(
         torch.cat([one_x for one_x, _ in pairs]) if len(pairs) > 1 else x,
         all_y,
-        _classes(all_y, classes),
+        _classes(all_y, classes if classes is not None else len(names) or None),
         tuple(mean),
         tuple(std),
         augment,
     )
     _channels(x, mean, std)
-    partition = Iid() if partition is None else partition
+    owners = None if users is None else _owners(users)
+    if partition is None:
+        partition = Iid() if owners is None else ByUser()
     kinds = None if coarse is None else tensor("tensors", "coarse classes", coarse)
-    owners = None if users is None else tensor("tensors", "users", users)
-    return Tensors(examples, len(y), partition, clients, split, kinds, owners, seed)
+    return Tensors(
+        examples,
+        len(y),
+        partition,
+        clients,
+        split,
+        kinds,
+        None if owners is None else owners.codes,
+        seed,
+        names,
+        () if owners is None else owners.names,
+    )
 
 
-def _as_pair(x: object, y: object, x_name: str, y_name: str) -> tuple[Tensor, Tensor]:
+def _owners(users: Arrays) -> Categories:
+    values = labels("tensors", users)
+    return categories("tensors", "user", values.tolist())
+
+
+def _as_pair(x: object, y: object, x_name: str, y_name: str) -> tuple[Tensor, Labels]:
     if isinstance(x, Dataset) and y is None:
         return pair("tensors", x)
     if x is None or y is None or isinstance(x, Dataset) or isinstance(y, Dataset):
@@ -144,7 +180,7 @@ def _as_pair(x: object, y: object, x_name: str, y_name: str) -> tuple[Tensor, Te
 
 
 def clients_of(
-    given: Sequence[Pair],
+    given: Sequence[Pair] | Mapping[str, Pair],
     test: Pair | None = None,
     *,
     classes: int | None = None,
@@ -157,7 +193,7 @@ def clients_of(
     """A data set whose clients hold exactly these examples: pairs or torch Datasets, in order.
 
     given
-        For each client, inputs and labels.
+        For each client, inputs and labels; a dict has the names of the clients as its keys.
     mean, std
         Mean and standard deviation of each channel, for normalization. Empty: none.
     augment
@@ -176,24 +212,26 @@ def clients_of(
     """
     if not given:
         raise SettingError("clients_of: there must be at least one client, found none.")
-    pairs = [
-        pair(f"clients_of: client {client}", client_pair)
-        for client, client_pair in enumerate(given)
-    ]
-    for client, (x, y) in enumerate(pairs):
+    named = given if isinstance(given, Mapping) else dict(enumerate(given))
+    read = [pair(f"clients_of: client {client}", one) for client, one in named.items()]
+    last = [] if test is None else [pair("clients_of: the test set", test)]
+    ys, names = numbered("clients_of", [y for _, y in [*read, *last]])
+    pairs = [(x, y) for (x, _), y in zip([*read, *last], ys, strict=True)]
+    tests, pairs = pairs[len(read) :], pairs[: len(read)]
+    for client, (x, y) in zip(named, pairs, strict=True):
         _check(x, y, pairs[0], f"clients_of: client {client}")
     users = torch.repeat_interleave(
         torch.arange(len(pairs)), torch.tensor([len(y) for _, y in pairs])
     )
-    test_x, test_y = pair("clients_of: the test set", test) if test is not None else (None, None)
-    return tensors(
+    test_x, test_y = tests[0] if tests else (None, None)
+    found = tensors(
         torch.cat([x for x, _ in pairs]),
         torch.cat([y for _, y in pairs]),
         test_x,
         test_y,
         ByUser(),
         clients=len(pairs),
-        classes=classes,
+        classes=classes if classes is not None else len(names) or None,
         mean=mean,
         std=std,
         augment=augment,
@@ -201,6 +239,7 @@ def clients_of(
         users=users,
         seed=seed,
     )
+    return replace(found, labels=names, owners=tuple(map(str, named)))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -233,7 +272,8 @@ class Made(DataSpec):
                 "to clients_from must give inputs and labels for every number from 0 to "
                 f"{self.clients - 1}."
             ) from error
-        x, y = pair(owner, examples)
+        x, given = pair(owner, examples)
+        y = _numbers(given, owner)
         _check(x, y, (leading(self.test.inputs), leading(self.test.targets)), owner)
         _classes(y, self.test.classes, owner)
         return replace(self.test, inputs=x, targets=_targets(y))
@@ -266,7 +306,8 @@ def clients_from(
     >>> float(fed.data(123_456).batch(torch.tensor([0]), torch.float32).inputs[0, 0])
     123456.0
     """
-    x, y = pair("clients_from: the test set", test)
+    x, given = pair("clients_from: the test set", test)
+    y = _numbers(given, "clients_from: the test set")
     _check(x, y, (x, y), "clients_from: the test set")
     _channels(x, mean, std, "clients_from")
     _classes(y, classes, "clients_from: the test set")
@@ -301,6 +342,15 @@ def _check(x: Tensor, y: Tensor, like: tuple[Tensor, Tensor], owner: str = "tens
             f"{owner}: inputs must be floats, uint8 or whole numbers, found {x.dtype}. Convert "
             "them."
         )
+
+
+def _numbers(y: Labels, owner: str) -> Tensor:
+    """Labels that must be numbers: names cannot be known before all clients are made."""
+    if not isinstance(y, Tensor):
+        raise SettingError(
+            f"{owner}: labels must be numbers, found {y.tolist()[:3]}. Number the classes from 0."
+        )
+    return y
 
 
 def _channels(

@@ -93,6 +93,8 @@ RUN = {
                 "usual_task": str,
                 "class_names": ([str], None),
                 "notes": [str],
+                "client_names?": [str],
+                "column_names?": [str],
             },
             None,
         ),
