@@ -315,6 +315,8 @@ def test_a_model_whose_last_layer_is_not_known_lists_its_layers() -> None:
     with pytest.raises(SettingError, match=r"last layer is not known.*body.*out"):
         prepare(experiment(text.format(""), model=Odd))
     train(experiment(text.format(", layers=['out']"), model=Odd, rounds=1))
+    with pytest.raises(SettingError, match=r"cannot classify inputs of shape .*mlp"):
+        prepare(experiment("fedcg(domains=2, classifier=small_unet())"))
     with pytest.raises(SettingError, match="needs a second network with 2 outputs"):
         prepare(experiment("fedcg(domains=2, layers='all')", model=Odd))
 

@@ -6,6 +6,7 @@ linear. Two clients of three and two images, rate 0.5, two rounds, the teacher r
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,14 @@ class Run:
             setattr(module if name == "soft" else last, name, value)
         return flat.forward(*inputs)[0]
 
+    def student(self, inputs: Tensor, params: Tensor | None = None) -> Tensor:
+        """The student's scores."""
+        flat = self.learner.copy()
+        flat.load(self.model.params if params is None else params)
+        with torch.no_grad():
+            scores: Tensor = flat.module.get_submodule("student")(inputs)
+        return scores
+
     def domains(self, client: int) -> list[int]:
         piece = self.job.pieces[0]
         assert isinstance(piece, Branches)
@@ -213,6 +222,7 @@ def test_two_rounds_of_a_whole_run() -> None:
             [0.29524882, 0.20475118, 0.5],
         ],
     )
+    close(run.student(TEST).softmax(1), [[0.27580864, 0.29915425, 0.42503712]])
     close(run.output(TEST), [0.37100100, -0.18027764])
     close(run.output(TEST, soft=False), [0.39975814, -0.19277132])
 
@@ -256,8 +266,7 @@ def test_the_losses_of_the_first_round() -> None:
         flat, domains = run.learner.copy(), torch.tensor(found)
         flat.load(run.model.params)
         batch = run.data[client].batch(torch.tensor(BATCHES[client][0]), torch.float64)
-        with torch.no_grad():
-            scores = flat.module.get_submodule("student")(batch.inputs)
+        scores = run.student(batch.inputs)
         output = flat.forward(batch.inputs, domains)
         losses += [float(cross(output, batch.targets)), float(cross(scores, domains))]
     close(losses, [0.56107094, 1.23075128, 0.63418902, 1.01537620])
@@ -266,6 +275,11 @@ def test_the_losses_of_the_first_round() -> None:
     run.round(0)
     reply, _ = run_client(run.job, Request(0, run.sent[0], {}), run.data[0])
     close(reply.metrics["loss"], (0.56107094 + 0.48687257) / 2)
+    cut = LocalTraining(lr=0.5, orders=[{0: [[0, 1]]}])
+    one_step, _ = run_client(replace(run.job, local=cut), Request(0, run.sent[0], {}), run.data[0])
+    third = run.data[0].batch(torch.tensor([2]), torch.float64)
+    after = run.sent[0].params - one_step.delta
+    close(cross(run.student(third.inputs, after), torch.tensor([1])), 0.80812427)
 
 
 def test_with_lambda_zero_only_lambda_has_a_gradient() -> None:

@@ -25,6 +25,7 @@ buffer of the model and travels with it. The teacher is sent to clients and neve
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -160,7 +161,7 @@ class Branches(Piece):
             self.learn_weight,
         )
         drawn = redrawn(network, build, self.domains)
-        student = build(self.domains, self.classifier) if self.labels == CLASSIFIER else None
+        student = self._student(build, sample) if self.labels == CLASSIFIER else None
         return DomainNetwork(
             network,
             names,
@@ -172,6 +173,27 @@ class Branches(Piece):
             by_client=self.labels == KMEANS,
         )
 
+    def _student(self, build: BuildNetwork, sample: Tensor) -> nn.Module:
+        """Return the classifier of domains, which must give each image a score per domain."""
+        student = build(self.domains, self.classifier)
+        trial = copy.deepcopy(student).eval()
+        kind = torch.float32 if sample.is_floating_point() else sample.dtype
+        try:
+            with torch.no_grad():
+                scores = trial(torch.zeros(sample.shape, dtype=kind))
+            found = f"{len(sample)} inputs give scores of shape {tuple(scores.shape)}"
+            fits = tuple(scores.shape) == (len(sample), self.domains)
+        except (RuntimeError, IndexError, ValueError) as error:
+            found, fits = str(error), False
+        if not fits:
+            network = "this model" if self.classifier is None else str(self.classifier)
+            raise SettingError(
+                f"fedcg: {network} cannot classify inputs of shape {tuple(sample.shape[1:])} into "
+                f"{self.domains} domains: {found}. Set classifier= to a network with one score "
+                "per domain, for images such as mlp([64]), or use labels='oracle'."
+            )
+        return student
+
     def first_graph(self) -> Tensor:
         """Return A before the first round."""
         if self.adjacency == UNIFORM:
@@ -181,22 +203,12 @@ class Branches(Piece):
         return torch.eye(self.domains) if self.start == EYE else random_graph(self.domains)
 
     def check(self, site: ModelInfo) -> None:
-        """Refuse pieces that change batches, and a model that cannot classify images."""
+        """Refuse pieces that change batches."""
         for piece in site.pieces:
             if type(piece).batch is not Piece.batch and piece is not self:
                 raise SettingError(
                     f"fedcg labels whole images with their domains, and {piece} changes them "
                     "afterwards. Leave one of them out."
-                )
-        if self.labels == CLASSIFIER and site.sample is not None:
-            module = site.module
-            assert isinstance(module, DomainNetwork)
-            found = tuple(_scores(module, site.sample).shape)
-            if found != (2, self.domains):
-                raise SettingError(
-                    f"fedcg: this model cannot classify images into {self.domains} domains: the "
-                    f"scores of 2 images have the shape {found}. Use labels='oracle', or a model "
-                    "that gives one score per class."
                 )
 
     def data(self, v: ClientContext, data: ClientData) -> ClientData:
