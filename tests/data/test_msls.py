@@ -360,6 +360,8 @@ def test_a_folder_with_a_table(tmp_path: Path) -> None:
         ("name,role,lat,lon\na,gallery,52,13", "must be query or database, found 'gallery'"),
         ("name,role,lat,lon\nz,query,52,13", "lists z, which is not in"),
         ("name,role,lat,lon\n", "lists no image"),
+        ("name,role,lat,lon\na,query,152,13", "those of a are 152 and 13"),
+        ("name,role,lat,lon\na,query,52,13\na,query,53,13", "lists a more than once"),
     ],
 )
 def test_tables_that_are_refused(tmp_path: Path, table: str, why: str) -> None:

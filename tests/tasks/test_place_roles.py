@@ -287,3 +287,25 @@ def test_a_domain_is_searched_in_the_whole_database() -> None:
     assert {"test/town0", "test/town1", "test/rain", "test/sun"} <= set(tests)
     parts = [tests["test/town0"]["recall@1"], tests["test/town1"]["recall@1"]]
     assert result.rows[-1]["recall@1"] == pytest.approx(sum(parts) / 2)
+
+
+@pytest.mark.parametrize(
+    ("queries", "database", "said"),
+    [
+        ([0.0, 500.0], [3.0], "1 of the 2 queries of the test set 'test' have no database image"),
+        ([500.0], [3.0], "'test' has no recall, since none of its 1 queries has a database image"),
+        ([500.0], [], "'test' has no recall, since none of its 1 queries"),
+        ([], [3.0], "'test' has no recall, since it has no query"),
+        ([0.0], [3.0], None),
+    ],
+)
+def test_queries_without_an_answer_are_announced(
+    queries: list[float], database: list[float], said: str | None
+) -> None:
+    targets = torch.cat([line(queries, QUERY), line(database, DATABASE)])
+    here = torch.cat([line([0.0], QUERY), line([3.0, 90.0], DATABASE)])
+    fed = ff.clients_of(
+        [(torch.zeros(3, 2), here)], test=(torch.zeros(len(targets), 2), targets)
+    ).open(0)
+    remark = Retrieval().remark(fed)
+    assert remark == "" if said is None else said in remark

@@ -108,7 +108,31 @@ class Retrieval(Task):
             )
 
     def remark(self, fed: Federation) -> str:
-        """A warning about clients that hold no triple of query, positive and negative."""
+        """A warning about clients without a triple, and test queries without an answer."""
+        return ". ".join(text for text in (self._idle(fed), *self._unanswered(fed)) if text)
+
+    def _unanswered(self, fed: Federation) -> Iterator[str]:
+        for name, data in fed.tests.items() if fed.here else ():
+            places = Places.of(data.targets)
+            if name == self.reference or places.roles is None:
+                continue
+            found = places.database_within(places.queries, self.beyond)
+            lost = sum(len(hits) == 0 for hits in found)
+            if not found:
+                yield f"retrieval: the test set {name!r} has no recall, since it has no query"
+            elif lost == len(found):
+                yield (
+                    f"retrieval: the test set {name!r} has no recall, since none of its {len(found)} queries "
+                    f"has a database image within {self.beyond:g} m"
+                )
+            elif lost:
+                what = "count as failures" if self.queries == "all" else "are left out of recall"
+                yield (
+                    f"retrieval: {lost} of the {len(found)} queries of the test set {name!r} have no "
+                    f"database image within {self.beyond:g} m and {what}"
+                )
+
+    def _idle(self, fed: Federation) -> str:
         count = min(fed.population, MOST_CHECKED) if fed.here else 0
         checked = [place * fed.population // count for place in range(count)]
         idle = [client for client in checked if not len(self.usable(fed.data(client)))]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -169,6 +170,9 @@ def read_index(folder: Path) -> list[PlaceImage]:
         if place.suffix.lower() in ENDINGS
     }
     where = _positions(path, rows, metric)
+    twice = [name for name, count in Counter(row["name"] for row in rows).items() if count > 1]
+    if twice:
+        raise DataError(f"{path} lists {twice[0]} more than once. Leave the further rows out.")
     images = []
     for row, at in zip(rows, where, strict=True):
         if row["role"] not in ROLES:
@@ -199,6 +203,12 @@ def _positions(path: Path, rows: list[dict[str, str]], metric: bool) -> list[tup
         )
     if metric:
         return pairs
+    for row, (lon, lat) in zip(rows, pairs, strict=True):
+        if abs(lon) > 180 or abs(lat) > 90:
+            raise DataError(
+                f"{path}: lat and lon are degrees, at most 90 and 180; those of {row['name']} are "
+                f"{lat:g} and {lon:g}."
+            )
     lon, lat = pairs[0]
     east = METRES_PER_DEGREE * math.cos(math.radians(lat))
     return [((x - lon) * east, (y - lat) * METRES_PER_DEGREE) for x, y in pairs]
