@@ -75,6 +75,8 @@ COMMANDS = (
         "street",
     ),
     ("predict", "street", "../picture.png"),
+    ("table", "study"),
+    ("deploy", "init", "federation", "--clients", "a"),
     ("list",),
     *(("list", kind) for kind in (*filter(None, KINDS.values()), "presets")),
     ("data", "list"),

@@ -140,6 +140,7 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
         "local": {
             "epochs": 1,
             "steps": 3,
+            "max_steps": None,
             "batch_size": 5,
             "lr": "decay(0.1, 0.5)",
             "weight_decay": 0.01,

@@ -58,7 +58,7 @@ def job(
 
 
 def letter(what: ClientJob, client: int = 2, t: int = 5, **more: Any) -> Request:
-    model = what.job.learner.initial()
+    model = what.learner.initial()
     return Request(client, Broadcast(t, model.params, model.buffers, 0.1, **more), {})
 
 
@@ -219,20 +219,20 @@ def test_a_term_is_part_of_the_loss(rho: float) -> None:
         reply.delta, 0.1 * torch.cat([part.view(-1) for part in g]), rtol=1e-10, atol=1e-12
     )
     assert reply.metrics["loss"] == pytest.approx(first.item())
-    assert not any(layer._forward_hooks for layer in what.job.learner.flat.module.modules())
+    assert not any(layer._forward_hooks for layer in what.learner.flat.module.modules())
 
 
 def test_the_gradient_over_all_examples() -> None:
     what = job(model=nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double())
-    before = what.job.learner.flat.buffers
-    w = what.job.learner.initial().params
+    before = what.learner.flat.buffers
+    w = what.learner.initial().params
     found = full_gradient(what.learner, FED.data(1), w)
     module, (x, y) = what.learner.module(), DATA[1]
     expected = torch.autograd.grad(cross_entropy(module(x), y), list(module.parameters()))
     torch.testing.assert_close(
         found, torch.cat([g.view(-1) for g in expected]), rtol=1e-10, atol=1e-12
     )
-    assert torch.equal(what.job.learner.flat.buffers, before)
+    assert torch.equal(what.learner.flat.buffers, before)
 
 
 def test_a_mail_may_ask_for_the_gradient_instead_of_a_walk() -> None:
@@ -293,7 +293,7 @@ def test_a_visit_starts_from_the_buffers_it_was_sent(ask: Instruction) -> None:
     what = job(Early(), model=Scaled().double())
     found = []
     for before in (2.0, 50.0):
-        what.job.learner.flat.buffers = torch.tensor([before])
+        what.learner.flat.buffers = torch.tensor([before])
         found.append(run_client(what, letter(what, instruction=ask), FED.data(2))[0])
     assert torch.equal(found[0].delta, found[1].delta)
     if ask.trains:
@@ -314,7 +314,7 @@ def test_a_mail_may_ask_for_the_last_layer_only() -> None:
     tuned, state = run_client(
         what := job(*pieces, local=local), letter(what, instruction=FineTune()), FED.data(2)
     )
-    head = what.job.learner.flat.layout.classifier()
+    head = what.learner.flat.layout.classifier()
     assert not tuned.delta[~head].any()
     assert bool((tuned.delta[head] != 0).any())
     assert state == {}

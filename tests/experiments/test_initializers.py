@@ -142,7 +142,7 @@ def test_a_file_that_has_changed_is_noticed(before: Path, tmp_path: Path) -> Non
     ("said", "why"),
     [
         ("from_weights('nowhere.safetensors')", "there is no file nowhere.safetensors"),
-        ("from_weights('pyproject.toml')", "no safetensors file"),
+        ("from_weights('pyproject.toml')", "neither a safetensors file nor a state dict"),
         ("from_run('nowhere')", "nowhere"),
         ("pretrained(3)", "on must be a data set"),
         ("fedavg()", "'fedavg' is a method, not an initializer"),

@@ -37,14 +37,14 @@ def test_killed_and_resumed(tmp_path: Path, config: tuple[str, ...]) -> None:
     assert same_as_never_stopped(folder)
 
 
-@pytest.mark.parametrize("after", ["make_folder", "DiskRunFolder._save"])
+@pytest.mark.parametrize("after", ["make_folder", "DiskRunFolder.create"])
 def test_killed_while_it_starts(tmp_path: Path, after: str) -> None:
     """When the folder is there, and when it has become a run."""
     folder = tmp_path / "run"
     words = ("--on", ON, "--rounds", "5", "--quiet", "--model", "logistic", "--threads", "1")
     stop = (f"fedflat.experiments.run_folder.run_folder:{after}", 1)
     kill_when_stopped(start("run", "fedavg", *words, "--out", str(folder), stop_after=stop))
-    assert (folder / "run.json").exists() == (after == "DiskRunFolder._save")
+    assert (folder / "run.json").exists() == (after == "DiskRunFolder.create")
     again = (
         ["resume", str(folder), "--quiet"]
         if (folder / "run.json").exists()

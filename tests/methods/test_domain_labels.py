@@ -127,9 +127,9 @@ def test_kmeans_stopped_and_resumed_is_bit_for_bit(tmp_path: Path) -> None:
         with closing(run_folder):
             return train(exp, run_folder=run_folder, executor=InProcess(1), on_progress=tell)
 
-    whole = go(DiskRunFolder.create(tmp_path / "whole", exp.as_json(), {}, pause=math.inf))
+    whole = go(DiskRunFolder.create(tmp_path / "whole", exp.texts(), {}, pause=math.inf))
     with pytest.raises(KeyboardInterrupt):
-        go(DiskRunFolder.create(tmp_path / "cut", exp.as_json(), {}, pause=math.inf), stop=2)
+        go(DiskRunFolder.create(tmp_path / "cut", exp.texts(), {}, pause=math.inf), stop=2)
     resumed = go(DiskRunFolder.open(tmp_path / "cut", pause=math.inf))
     assert whole.model is not None
     assert resumed.model is not None

@@ -78,6 +78,8 @@ TWINS = {
 in the local step."""
 ALONE = {
     "fedcg": "methods/test_fedcg_twin.py",
+    "domain_models": "methods/test_domain_labels.py",
+    "ifca": "methods/test_domain_labels.py",
     "mcd": "methods/test_mcd.py",
     "fedvc": "methods/test_fedvc.py",
     "domain_models": "methods/test_domain_labels.py",

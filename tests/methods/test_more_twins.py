@@ -9,7 +9,6 @@ refuse momentum.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from fedflat.analysis.local_global import client_models as client_models_of
 from fedflat.client.local import LocalTraining
 from fedflat.core.flat import Model
 from fedflat.execution.client_pool import Executor
+from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.prepare import prepare
@@ -241,8 +241,12 @@ def test_fedspeed(some: Some, a: float) -> None:
     assert all(not run.states for run in run_folder.runs)
 
 
-def remembered(known: dict[int, Any], client: int) -> Any:
-    return known.get(client, {})
+def states_of(known: dict[int, Any]) -> ClientStates:
+    states = ClientStates()
+    for client, state in known.items():
+        states.stage(client, state)
+    states.commit()
+    return states
 
 
 @pytest.mark.parametrize("executor", [InProcess(), Stacked()], ids=["one by one", "stacked"])
@@ -262,12 +266,12 @@ def test_the_models_of_clients_who_send_something_else_back(some: Some, executor
     same(shadows(method_of(text), "all_clients", run_folder, problem), all_models)
     same(shadows(method_of(text), "active_clients", run_folder, problem), active)
     for t, before in enumerate([problem.w0, *trace.server[:-1]]):
-        state = partial(remembered, run_folder.learnt[t - 1] if t else {})
+        clients = states_of(run_folder.learnt[t - 1] if t else {})
         setup, start = (
             prepare(experiment(method_of(text), *some)),
             Model(torch.from_numpy(before), torch.zeros(0)),
         )
-        found = client_models_of(setup, start, t, plan.cohorts[t], memory=state)
+        found = client_models_of(setup, start, t, plan.cohorts[t], clients=clients)
         same(
             [found[k].params for k in plan.cohorts[t]], [trace.local[t][k] for k in plan.cohorts[t]]
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -160,7 +161,7 @@ def test_a_metric_a_logger_and_an_executor(
     ]
     capsys.readouterr()
     assert main(["list", "metrics", "--plugin", "others.py"]) == 0
-    assert "largest(top=1)      The largest parameters." in capsys.readouterr().out
+    assert re.search(r"^largest\(top=1\) +The largest parameters\.$", capsys.readouterr().out, re.M)
 
 
 def test_an_executor_given_in_python_is_written_as_text(plugin: Path) -> None:

@@ -219,7 +219,8 @@ def test_figures_of_two_sections(tmp_path: Path) -> None:
         write_analyses(run, points=5)
     write_report(runs, tmp_path / "page.html", figures=tmp_path / "figures", formats=["svg"])
     made = {path.stem: path.read_text() for path in (tmp_path / "figures").iterdir()}
-    kinds = ("accuracy", "loss", "density", "surface", "plane", "partition-seed0")
+    curves = ("accuracy", "loss", "density", "eigenvalues", "barrier", "corruptions")
+    kinds = (*curves, "surface", "plane", "plane-error", "partition-seed0")
     assert made.keys() == {name for kind in kinds for name in (kind, f"{kind}-2")}
     assert ">digits(lda(0)), classification()<" in made["accuracy"]
     assert ">digits(), classification()<" in made["accuracy-2"]

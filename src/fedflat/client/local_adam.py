@@ -106,10 +106,11 @@ class AveragedLocalAdam(LocalAdam):
     uploads_private = True
 
     def moments_before(self, v: ClientContext) -> dict[str, Tensor]:
-        if not bool(v.inbox["v"].any()):  # before the first replies
-            return {}
         # They were corrected before they were sent: infinitely many steps need no correction.
-        return {**v.inbox, "t": torch.full_like(v.inbox["m"][..., :1], torch.inf)}
+        # Before the first replies they are 0, as after no step.
+        none = torch.zeros_like(v.inbox["v"][..., :1])
+        steps = torch.where(v.inbox["v"].any(dim=-1, keepdim=True), torch.inf, none)
+        return {**v.inbox, "t": steps}
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
         """Send the moments, corrected for their start at 0."""

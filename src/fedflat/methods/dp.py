@@ -136,7 +136,12 @@ def _secret() -> torch.Generator:
 
 
 @method
-def dp(noise: float = 1.0, clip: float = 1.0, delta: float = 1e-5, secret: bool = False) -> Method:
+def dp(
+    noise: float = PrivateMean.noise,
+    clip: float = PrivateMean.clip,
+    delta: float = PrivateMean.delta,
+    secret: bool = PrivateMean.secret,
+) -> Method:
     """Client-level differential privacy: clipped updates with noise (McMahan et al., ICLR 2018).
 
     ``noise`` is the noise multiplier sigma: the sum of a cohort gets noise of standard deviation
@@ -162,8 +167,8 @@ def dp_fedsam(
     rho: Scalar = 0.5,
     noise: float = 0.95,
     clip: float = 0.2,
-    delta: float = 1e-5,
-    secret: bool = False,
+    delta: float = PrivateMean.delta,
+    secret: bool = PrivateMean.secret,
 ) -> Method:
     """Local SAM with client-level differential privacy (Shi et al., CVPR 2023)."""
     return Method(client=(Sam(rho),)) + dp(noise, clip, delta, secret)

@@ -14,7 +14,7 @@ import ast
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from keyword import iskeyword
 from typing import Any, TypeVar
 from unicodedata import normalize
@@ -242,7 +242,7 @@ class TextSpec(PlainFields):
 
     def _spell(self, terse: bool) -> str:
         given = {}
-        for field in fields(self):  # type: ignore[arg-type]
+        for field in fields(self) if is_dataclass(self) else ():
             value = getattr(self, field.name)
             default = (
                 field.default_factory() if field.default_factory is not MISSING else field.default
