@@ -82,8 +82,6 @@ ALONE = {
     "ifca": "methods/test_domain_labels.py",
     "mcd": "methods/test_mcd.py",
     "fedvc": "methods/test_fedvc.py",
-    "domain_models": "methods/test_domain_labels.py",
-    "ifca": "methods/test_domain_labels.py",
     "fedseq": "topologies/test_texts.py",
     "fedseq2par": "topologies/test_texts.py",
     "fedcyclic": "topologies/test_texts.py",
