@@ -14,7 +14,7 @@ import ast
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from keyword import iskeyword
 from typing import Any, TypeVar
 from unicodedata import normalize
@@ -230,6 +230,11 @@ def spell_call(name: str, signature: inspect.Signature, arguments: dict[str, Any
     return f"{name}({', '.join(by_place + by_name)})"
 
 
+def _fields(spec: object) -> Sequence[Field[Any]]:
+    """The fields of a dataclass; a piece of a test or a script may be a plain class."""
+    return fields(spec) if is_dataclass(spec) else ()
+
+
 class TextSpec(PlainFields):
     """A frozen dataclass whose ``repr`` is the text that makes it again; defaults are left out."""
 
@@ -241,8 +246,8 @@ class TextSpec(PlainFields):
         return self._spell(terse=False)
 
     def _spell(self, terse: bool) -> str:
-        given = {}
-        for field in fields(self) if is_dataclass(self) else ():
+        given: dict[str, Any] = {}
+        for field in _fields(self):
             value = getattr(self, field.name)
             default = (
                 field.default_factory() if field.default_factory is not MISSING else field.default
