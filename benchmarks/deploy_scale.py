@@ -64,7 +64,8 @@ class LightNode:
         server = load_certificate(self.file.server.encode(), "server")
         self.reader = Reader(self.name, {SERVER: server}, MOST)
         credentials = self.file.write_credentials(place)
-        self.link = CellLink(self.name, self.file.url, credentials, folder, MOST)
+        url = f"a{self.file.url}"  # the asynchronous driver: no threads that wake without need
+        self.link = CellLink(self.name, url, credentials, folder, MOST)
         self.server, self.job, self.said = "", "", 0.0
         self.model: torch.Tensor | None = None
         self.broadcast = ""
@@ -144,7 +145,7 @@ def memory(pid: int, key: str = "VmHWM") -> float:
 def measure(args: argparse.Namespace, at: Path, folder: FederationFolder, names: list[str]) -> Any:
     began = time.monotonic()
     transport = CellTransport(
-        folder.listens_on, folder.port, folder.credentials(), folder.path, MOST, len(names)
+        folder.listens_on, folder.port, folder.credentials(), folder.path, MOST
     )
     session = Session(
         folder, transport, run="scale", seed=0, most=MOST, print_line=lambda text: None

@@ -270,6 +270,17 @@ def test_resume_what_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     assert {p: p.stat().st_mtime_ns for p in before} == before
 
 
+def test_resume_with_another_executor() -> None:
+    """A run whose cluster is not there goes on in this process, with the same bits."""
+    here = ("--executor", "in_process(threads=1)")
+    quick = [word for word in QUICK if word not in ("--threads", "1")]
+    words = ("run", "feddyn", *quick, "--quiet")
+    assert main([*words, "--out", "whole", *here]) == 0
+    assert main([*words, "--out", "cut", "--executor", "ray(address='127.0.0.1:1')"]) == 2
+    assert main(["resume", "cut", "--quiet", *here]) == 0
+    assert final(Path("cut")) == final(Path("whole"))
+
+
 def test_a_damaged_checkpoint_is_reported_even_quietly(capsys: pytest.CaptureFixture[str]) -> None:
     main(["run", "feddyn", *QUICK, "--out", "whole", "--quiet"])
     main(["run", "feddyn", *QUICK, "--out", "cut", "--quiet", "--checkpoint-every", "0"])

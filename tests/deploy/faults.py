@@ -1,10 +1,11 @@
 """What a federation of real processes survives: prints a table.
 
-``python tests/deploy/faults.py`` takes about five minutes. Eight clients on loopback, each a process,
-and all at once: three are killed with -9 again and again and come back, two are late past the
-deadline, one sends NaN, one far too large replies, one its first reply again with every other. A
-client without a registered certificate and one of another federation try to join. The server is
-killed with -9 twice and resumed, and its transport is closed and opened again.
+``python tests/deploy/faults.py`` takes about five minutes. Eight clients, each a process, in network
+namespaces of their own where that is allowed (as root) and on loopback otherwise. All at once: three
+are killed with -9 again and again and come back, two are late past the deadline, one sends NaN, one
+far too large replies, one its first reply again with every other, and its network is gone for longer
+than the deadline. A client without a registered certificate and one of another federation try to
+join. The server is killed with -9 twice and resumed, and its transport is closed and opened again.
 
 The check: a simulation whose cohorts are the clients that counted in each round ends with the same
 bits. So every reply that counted had the right content, weight and client state, and no other did.
@@ -21,10 +22,12 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from deploy.namespaces import SERVER, Namespaces, namespaces
 from deploy.real_clients import ENVIRONMENT, PATIENCE, Processes, fedflat, processes
 
 HERE = Path(__file__).parent
@@ -36,21 +39,28 @@ TIMEOUT = 12.0
 LOCAL = ("--local-epochs", "100", "--lr", "0.01")
 SERVER_KILLS = (4, 9)
 REOPENED = 12
+UNPLUGGED, AWAY = 6, 20.0
+"""The round in which the network of a client is gone, and for how many seconds."""
 
 
 class Faults:
     """One run with all faults."""
 
-    def __init__(self, made: Processes, rounds: int) -> None:
-        self.made, self.rounds = made, rounds
-        self.kills = dict.fromkeys(KILLED, 0)
+    def __init__(self, made: Processes, rounds: int, spaces: Namespaces | None) -> None:
+        self.made, self.rounds, self.spaces = made, rounds, spaces
+        self.kills: list[tuple[str, float]] = []
+        """Clients that were killed, and when."""
+        self.resumed: list[float] = []
+        """When the server was started again."""
+        self.unplugged: list[float] = []
+        """When the network of a client went, and when it came back."""
         self.stop = threading.Event()
 
     def script(self, name: str, script: str, *words: str) -> subprocess.Popen[bytes]:
         """Start one of the scripts beside this file."""
         with (self.made.at / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, str(HERE / script), *words],
+                [*self.made.inside(name), sys.executable, str(HERE / script), *words],
                 cwd=self.made.at,
                 env={**os.environ, **ENVIRONMENT},
                 stdin=subprocess.PIPE,
@@ -79,7 +89,7 @@ class Faults:
         fedflat("deploy", "init", "federation", "--clients", "unknown", at=made.at)
         (made.folder / "clients" / "unknown.crt").unlink()
         made.join("unknown", ON, 0)
-        other = ("--clients", "c0", "--address", f"127.0.0.1:{made.port}")
+        other = ("--clients", "c0", "--address", f"{made.host}:{made.port}")
         fedflat("deploy", "init", "other", *other, at=made.at)
         words = ("deploy", "join", "other/participants/c0.join", "--data", ON, "--part", "0")
         made.start("wrong", *words, "--wait", "20", watched=True)
@@ -96,6 +106,7 @@ class Faults:
             server.send_signal(signal.SIGKILL)
             server.wait()
             resumed = ("deploy", "serve", "--resume", "there", "--checkpoint-every", "3")
+            self.resumed.append(time.time())
             server = self.script("serve", *restart, *resumed)
         return server.wait(4 * PATIENCE)
 
@@ -118,7 +129,19 @@ class Faults:
                 done.add((name, round))
                 for child in self.children(name):
                     os.kill(child, signal.SIGKILL)
-                    self.kills[name] += 1
+                    self.kills.append((name, time.time()))
+
+    def pull_cable(self) -> None:
+        """Take the network from a client while it works, without a goodbye."""
+        while self.spaces is not None and not self.stop.wait(0.05):
+            round, working = self.at_work()
+            if round >= UNPLUGGED and REPLAY in working:
+                self.spaces.pull_cable(REPLAY)
+                self.unplugged.append(time.time())
+                self.stop.wait(AWAY)
+                self.spaces.plug_in(REPLAY)
+                self.unplugged.append(time.time())
+                return
 
     def at_work(self) -> tuple[int, set[str]]:
         """The round that runs, and the clients that have not answered in it."""
@@ -140,13 +163,18 @@ class Faults:
         """All of it; the server's last status."""
         self.start_clients()
         self.start_strangers()
-        killer = threading.Thread(target=self.keep_killing, daemon=True)
-        killer.start()
+        hands = [
+            threading.Thread(target=one, daemon=True)
+            for one in (self.keep_killing, self.pull_cable)
+        ]
+        for hand in hands:
+            hand.start()
         try:
             return self.serve()
         finally:
             self.stop.set()
-            killer.join()
+            for hand in hands:
+                hand.join()
 
 
 def counted(made: Processes, rounds: int) -> list[list[int]]:
@@ -180,13 +208,17 @@ def table(faults: Faults, status: int, same: bool, cohorts: list[list[int]]) -> 
     def seen(key: str) -> int:
         return sum(key in entry for entry in entries)
 
+    joined = [(e["client"], e["time"]) for e in entries if "joined" in e]
+    replies = [("server", e["time"]) for e in entries if e.get("outcome") == "reply"]
+    resumed = [("server", when) for when in faults.resumed]
     old = sum(entry.get("why") == "of an earlier session" for entry in entries)
     refused = [e["unread"] for e in entries if "unread" in e]
     heard = {e["client"] for e in entries if "outcome" in e}
     return [
         [
             "3 clients killed -9",
-            f"{sum(faults.kills.values())} kills; {seen('again')} requests repeated to clients that came back",
+            f"{len(faults.kills)} kills; back after {_until(faults.kills, joined)}; "
+            f"{seen('again')} requests repeated to clients that came back",
         ],
         [
             "2 clients late",
@@ -201,6 +233,7 @@ def table(faults: Faults, status: int, same: bool, cohorts: list[list[int]]) -> 
             "1 client replays",
             f"{outcomes([REPLAY], 'dropped')} old replies dropped; {old} more of earlier sessions",
         ],
+        ["its network is gone", _network(faults)],
         [
             "certificate not registered",
             f"{'; '.join(refused)[:90]}; the client ended with status {made.running['unknown'].poll()}",
@@ -209,13 +242,37 @@ def table(faults: Faults, status: int, same: bool, cohorts: list[list[int]]) -> 
             "certificate of another CA",
             f"never connected; the client ended with status {made.running['wrong'].poll()}",
         ],
-        ["server killed -9 twice", f"resumed; status {status} in the end"],
+        [
+            "server killed -9 twice",
+            f"resumed, first reply after {_until(resumed, replies)}; status {status} in the end",
+        ],
         ["transport reopened", f"{seen('reopened')} times"],
         ["clients whose messages were read", ", ".join(sorted(heard))],
         ["state begun afresh", str(seen("afresh"))],
         ["replies counted", f"{sum(map(len, cohorts))} in {len(cohorts)} rounds"],
         ["same bits as a simulation of those", "yes" if same else "NO"],
     ]
+
+
+def _until(causes: list[tuple[str, float]], effects: list[tuple[str, float]]) -> str:
+    """The median of the seconds from each event to the next effect of the same name."""
+    found = []
+    for name, when in causes:
+        after = [at - when for other, at in effects if other == name and at > when]
+        found += after[:1]
+    return f"{median(found):.1f} s (median)" if found else "never"
+
+
+def _network(faults: Faults) -> str:
+    """What was seen of the client whose network was gone."""
+    if len(faults.unplugged) < 2:
+        return "not tried: network namespaces are not allowed here"
+    gone, back = faults.unplugged
+    own = [e for e in faults.made.entries() if e.get("client") == REPLAY and "outcome" in e]
+    during = [e["outcome"] for e in own if gone < e["time"] < back and e["outcome"] != "dropped"]
+    after = [e["time"] for e in own if e["time"] > back and e["outcome"] == "reply"]
+    first = f"{after[0] - back:.0f} s after" if after else "never after"
+    return f"for {back - gone:.0f} s: {', '.join(during)}; its next reply counted {first}"
 
 
 def _missing(made: Processes) -> list[dict[str, Any]]:
@@ -225,8 +282,14 @@ def _missing(made: Processes) -> list[dict[str, Any]]:
 
 def run_all(at: Path, rounds: int = 16) -> tuple[list[list[str]], bool]:
     """Run with all faults, and again as a simulation; the table, and whether all is right."""
-    with processes(at, NAMES) as made:
-        faults = Faults(made, rounds)
+    with namespaces(NAMES) as spaces:
+        return _run_in(at, rounds, spaces)
+
+
+def _run_in(at: Path, rounds: int, spaces: Namespaces | None) -> tuple[list[list[str]], bool]:
+    where = {"host": SERVER, "inside": spaces.inside} if spaces else {}
+    with processes(at, NAMES, **where) as made:
+        faults = Faults(made, rounds, spaces)
         status = faults.run()
         if status != 0:
             print(made.log("serve"))
@@ -241,15 +304,23 @@ def run_all(at: Path, rounds: int = 16) -> tuple[list[list[str]], bool]:
         assert here.returncode == 0, here.stderr
         final = "final.safetensors"
         same = (at / "here" / final).read_bytes() == (at / "there" / final).read_bytes()
-        found = table(faults, status, same, cohorts)
+        found = [["network", _described(spaces)], *table(faults, status, same, cohorts)]
         heard = {e["client"] for e in made.entries() if "outcome" in e}
         right = (
             same
             and heard <= set(NAMES)
             and all(made.running[n].poll() == 2 for n in ("wrong", "unknown"))
         )
-        print(json.dumps([[NAMES[k] for k in cohort] for cohort in cohorts]))
+        for t, cohort in enumerate(cohorts):
+            print(f"round {t + 1}: {', '.join(NAMES[k] for k in cohort)} counted")
         return found, right
+
+
+def _described(spaces: Namespaces | None) -> str:
+    if spaces is None:
+        return "loopback"
+    late = "20 ms late, 1 % lost" if spaces.netem else "no delay or loss: the kernel lacks netem"
+    return f"a namespace for each client; {late}"
 
 
 if __name__ == "__main__":

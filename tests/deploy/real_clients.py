@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,15 +40,24 @@ def fedflat(*words: str, at: Path, **more: Any) -> subprocess.CompletedProcess[s
 
 
 class Processes:
-    """The processes of a federation in a folder; all are ended in the end."""
+    """The processes of a federation in a folder; all are ended in the end.
 
-    def __init__(self, at: Path, clients: Sequence[str]) -> None:
-        self.at, self.clients = at, list(clients)
+    ``host`` is the server's address, and ``inside`` returns what is put before a command, by name.
+    """
+
+    def __init__(
+        self,
+        at: Path,
+        clients: Sequence[str],
+        host: str = "127.0.0.1",
+        inside: Callable[[str], list[str]] = lambda name: [],
+    ) -> None:
+        self.at, self.clients, self.host, self.inside = at, list(clients), host, inside
         self.port = free_port()
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         made = fedflat(
             *("deploy", "init", "federation", "--clients", ",".join(clients)),
-            *("--address", f"127.0.0.1:{self.port}"),
+            *("--address", f"{host}:{self.port}"),
             at=at,
         )
         assert made.returncode == 0, made.stderr
@@ -68,7 +77,7 @@ class Processes:
         own = {"FEDFLAT_WATCHED": "1"} if watched else {}
         with (self.at / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "fedflat", *words],
+                [*self.inside(name), sys.executable, "-m", "fedflat", *words],
                 cwd=self.at,
                 env={**os.environ, **ENVIRONMENT, **own, **environment},
                 stdin=subprocess.PIPE,
@@ -112,9 +121,9 @@ class Processes:
 
 
 @contextmanager
-def processes(at: Path, clients: Sequence[str]) -> Iterator[Processes]:
-    """A federation whose processes are ended when the block is left."""
-    found = Processes(at, clients)
+def processes(at: Path, clients: Sequence[str], **more: Any) -> Iterator[Processes]:
+    """A federation whose processes are ended when the block is left; ``more``: see `Processes`."""
+    found = Processes(at, clients, **more)
     try:
         yield found
     finally:

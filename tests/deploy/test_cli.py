@@ -130,6 +130,9 @@ def test_no_tls_must_be_asked_for_by_name(
         (("fedavg", "--round-timeout", "5"), "--min-replies 1"),
         (("fedavg", "--federation", "nowhere"), "is not the folder of a federation"),
         (("fedavg", "--test", "nothing()"), "nothing"),
+        (("fedavg", *TEST, "--max-message", "-1"), "--max-message must be a number"),
+        (("fedavg", *TEST, "--max-message", "3000"), "--max-message must be a number"),
+        (("fedavg", *TEST, "--wait", "-1"), "wait must be a number"),
         (("--resume", "nowhere"), "nowhere"),
     ],
 )
@@ -141,7 +144,7 @@ def test_what_a_server_refuses(
 
 def test_too_few_clients(fed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     why = refused(capsys, "serve", "fedavg", *TEST, "--wait", "0.3", "--quiet")
-    assert "0 clients are here after 0.3 s, and 2 are needed; a, b are not" in why
+    assert "after 0.3 s, 0 of the 2 clients that are needed are here. Missing: a, b." in why
     assert main(["deploy", "status", "federation"]) == 0
     assert "has ended" in capsys.readouterr().out
 

@@ -18,7 +18,7 @@ if missing_packages():
 
 from deploy.in_memory import Federation
 from fedflat.client.state_store import StateStore
-from fedflat.data.sets.remote_clients import RemoteClients
+from fedflat.data.sets.remote_clients import RemoteClients, check_fits
 from fedflat.deploy import node, session
 from fedflat.deploy.envelope import SignedMessage, Signer
 from fedflat.deploy.executor import Deployed
@@ -108,6 +108,53 @@ def test_data_that_do_not_fit_are_refused_before_the_first_round(tmp_path: Path)
     server = begin(fed)
     with pytest.raises(SettingError, match="the data of b do not fit: their inputs are"):
         train(fed)
+    server.end()
+    server.close()
+
+
+def test_data_that_do_not_fit_are_refused_on_both_sides(tmp_path: Path) -> None:
+    """The server goes on waiting: the client may come back with other data."""
+    fed = Federation(tmp_path, ["a"])
+    client, server = fed.join("a", "diabetes(iid(), clients=1)"), fed.session()
+    test = data_set(ON).open(0).test
+    server.check_profile = lambda profile: check_fits(profile, test)
+    fed.until(server, lambda: not client.thread.is_alive())
+    assert "the data of a do not fit: their inputs are" in str(client.error)
+    assert "the data of a do not fit: their inputs are" in server.clients["a"].refusal
+    again = fed.join("a", ON, 0)
+    fed.until(server, lambda: server.online() == ["a"])
+    server.end()
+    again.join()
+    server.close()
+
+
+def test_a_client_that_comes_back_with_other_data_is_refused(tmp_path: Path) -> None:
+    fed = Federation(tmp_path, ["a"])
+    fed.join("a", ON, 0)
+    server = begin(fed)
+    server.push("a", "end")
+    fed.clients[0].join()
+    size = data_set(ON).open(0).size(0)
+    other = fed.join("a", "digits(iid(), clients=4)", 1)
+    fed.until(server, lambda: not other.thread.is_alive())
+    assert f"a began this run with examples {size}, and has examples" in str(other.error)
+    server.close()
+
+
+def test_messages_larger_than_the_server_reads(tmp_path: Path) -> None:
+    """The server refuses to begin; a client does not send a reply that would not be read."""
+    fed = Federation(tmp_path, ["a", "b"])
+    fed.join("a", ON, 0)
+    fed.join("b", ON, 1)
+    server = begin(fed)
+    server.most = 10_000
+    with pytest.raises(SettingError, match=r"and messages may have 10,000. Allow more: --max-mess"):
+        train(fed)
+    server.most = session.MOST_MESSAGE
+    for client in fed.clients:
+        client.node.most_reply = 10_000
+    with pytest.raises(FedflatError, match=r"reads at most 10,000. It can allow more: --max-mess"):
+        train(fed, min_replies=1)
     server.end()
     server.close()
 
@@ -249,7 +296,7 @@ def test_too_few_clients_is_an_error_that_says_how_to_go_on(tmp_path: Path) -> N
     fed = Federation(tmp_path, ["a", "b"])
     server = fed.session()
     server.least, server.wait = 2, 0.3
-    with pytest.raises(RunError, match=r"0 clients are here .* and 2 are needed; a, b are not"):
+    with pytest.raises(RunError, match=r"0 of the 2 clients .* are here. Missing: a, b"):
         server.wait_until(lambda: False, "here")
     server.close()
 

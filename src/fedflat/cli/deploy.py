@@ -11,7 +11,7 @@ from pathlib import Path
 from fedflat.cli.deploy_client import agree_on_tls, printer
 from fedflat.cli.training import train_new, train_on
 from fedflat.composition.disclosure import disclosure_text
-from fedflat.data.sets.remote_clients import RemoteClients
+from fedflat.data.sets.remote_clients import RemoteClients, check_fits
 from fedflat.deploy.executor import Deployed, start_session
 from fedflat.deploy.extra import require_extra
 from fedflat.deploy.federation_folder import (
@@ -24,6 +24,7 @@ from fedflat.deploy.federation_folder import (
 )
 from fedflat.deploy.session import Session
 from fedflat.deploy.status import read_status, status_text
+from fedflat.deploy.transport import LARGEST
 from fedflat.errors import RunError, SettingError, number, printable_lines
 from fedflat.experiments.execution_config import executor_of
 from fedflat.experiments.experiment import data_set
@@ -86,6 +87,7 @@ def serve(args: Namespace) -> int:
             "deploy serve: name a data set whose test examples the server has: --test 'digits()'. "
             "Training examples of it are not used."
         )
+    number("deploy serve", "--max-message", args.max_message, low=0, high=LARGEST / MEGABYTE)
     test = data_set(args.test)
     printer(args)(disclosure_text(parse(args.method, "method")))
     executor = Deployed(
@@ -95,7 +97,9 @@ def serve(args: Namespace) -> int:
         wait=args.wait,
         most=int(args.max_message * MEGABYTE),
     )
+    test_examples = test.open(args.seed or 0).test
     session = start_session(executor, args.seed or 0, printer(args))
+    session.check_profile = lambda profile: check_fits(profile, test_examples)
     try:
         names = _gather(session, folder, args)
         asked = getattr(args, "clients_per_round", None)

@@ -58,6 +58,8 @@ def train_on(args: Namespace) -> int:
             "logger": args.logger,
             "profile": _profile(args, reporter),
         }
+        if args.executor is not None:
+            wishes["executor"] = args.executor
         return resume(
             folder,
             reporter=reporter,

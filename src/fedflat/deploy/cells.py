@@ -3,13 +3,15 @@
 A cell is a named end of a connection. The cell of a client has the client's name, and FLARE checks
 it against the common name of the certificate that the client's TLS connection has. Only bytes of our
 channel to and from the server are let through: no other handler of a cell is ever reached, and
-clients cannot reach each other. This is the only module that imports nvflare.
+clients cannot reach each other. The server uses FLARE's asynchronous gRPC driver, which needs no
+thread per connection. This is the only module that imports nvflare.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import queue
 import socket
 import time
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedflat.deploy.certificates import SERVER
 from fedflat.deploy.extra import require_extra
+from fedflat.deploy.transport import LARGEST
 from fedflat.errors import RunError, SettingError
 from fedflat.files import own_folder, write_file
 
@@ -29,8 +32,6 @@ if TYPE_CHECKING:
 CHANNEL, UP, DOWN = "fedflat", "up", "down"
 FRAMING = 2**20
 """Bytes that FLARE may add to a message."""
-LARGEST = 2**31 - 4 * 2**20
-"""Bytes of the largest message that gRPC carries."""
 RETRY = 3
 """Most seconds between two tries of a client to connect."""
 OPENS = 10.0
@@ -46,22 +47,15 @@ class _Cell:
         credentials: Files of the CA, the certificate and the key, by FLARE's names; none without TLS.
         folder: For FLARE's settings and its log.
         most: The largest number of bytes that is received.
-        connections: The most connections that are expected.
     """
 
     def __init__(
-        self,
-        name: str,
-        url: str,
-        credentials: dict[str, str],
-        folder: Path,
-        most: int,
-        connections: int = 1,
+        self, name: str, url: str, credentials: dict[str, str], folder: Path, most: int
     ) -> None:
         require_extra()
         self.name, self.url, self.credentials = name, url, credentials
         self.inbox: queue.Queue[bytes] = queue.Queue()
-        _configure(folder, most, connections)
+        _configure(folder, most)
         self.cell = self._open()
 
     def _open(self) -> CoreCell:
@@ -124,22 +118,14 @@ class CellTransport:
         credentials: See `_Cell`.
         folder: See `_Cell`.
         most: See `_Cell`.
-        clients: The number of clients that may connect.
     """
 
     def __init__(
-        self,
-        host: str,
-        port: int,
-        credentials: dict[str, str],
-        folder: Path,
-        most: int,
-        clients: int,
+        self, host: str, port: int, credentials: dict[str, str], folder: Path, most: int
     ) -> None:
         check_free(host, port)
         self.host, self.port = host, port
-        arguments = (credentials, folder, most, clients + 20)
-        self._cell = _Cell(SERVER, f"grpc://{host}:{port}", *arguments)
+        self._cell = _Cell(SERVER, f"agrpc://{host}:{port}", credentials, folder, most)
         self._check_open()
 
     def online(self) -> frozenset[str]:
@@ -228,8 +214,9 @@ def check_free(host: str, port: int) -> None:
             ) from None
 
 
-def _configure(folder: Path, most: int, connections: int) -> None:
+def _configure(folder: Path, most: int) -> None:
     """FLARE's settings for this process, and its log."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would print failed handshakes of strangers
     from nvflare.fuel.f3.comm_config import CommConfigurator
     from nvflare.fuel.f3.sfm import conn_manager
     from nvflare.fuel.utils.config_service import ConfigService
@@ -248,7 +235,7 @@ def _configure(folder: Path, most: int, connections: int) -> None:
         ["grpc.http2.max_pings_without_data", 0],
         ["grpc.http2.min_ping_interval_without_data_ms", 10_000],
     ]
-    settings = {"grpc": {"max_workers": max(connections, 10), "options": options}}
+    settings = {"grpc": {"options": options}}
     write_file(place / "comm_config.json", json.dumps(settings, indent=1).encode())
     ConfigService.reset()
     CommConfigurator.reset()

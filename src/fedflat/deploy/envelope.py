@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MAGIC = b"fedflat signed 1\n"
 MOST_HEAD = 2**22
 """Most bytes of a head."""
+SIGNED = 500
+"""Most bytes by which a signed model is longer than the model."""
 HEAD = {"from": str, "to": str, "kind": str, "session": str, "fields": {"*": object}}
 
 

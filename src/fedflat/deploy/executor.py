@@ -13,7 +13,8 @@ from fedflat.data.sets.remote_clients import RemoteClients
 from fedflat.deploy.federation_folder import open_federation_folder
 from fedflat.deploy.network_pool import NetworkPool
 from fedflat.deploy.session import MOST_MESSAGE, SESSIONS, Session
-from fedflat.errors import PrintLine, SettingError, number
+from fedflat.deploy.transport import LARGEST
+from fedflat.errors import LONGEST_WAIT, PrintLine, SettingError, number
 from fedflat.execution.client_pool import Source
 from fedflat.execution.wire_format import encode
 from fedflat.experiments.job_spec import spec_of_job
@@ -43,9 +44,13 @@ class Deployed(TextSpec):
 
     def __post_init__(self) -> None:
         number("deployed", "least", self.least, low=1, whole=True)
-        number("deployed", "wait", self.wait, low=0)
+        number("deployed", "wait", self.wait, low=0, high=LONGEST_WAIT)
+        number("deployed", "most", self.most, low=1, high=LARGEST, whole=True)
         if self.round_timeout is not None:
-            number("deployed", "round_timeout", self.round_timeout, low=0, open_low=True)
+            longest = LONGEST_WAIT
+            number(
+                "deployed", "round_timeout", self.round_timeout, low=0, high=longest, open_low=True
+            )
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[NetworkPool]:
@@ -60,9 +65,14 @@ class Deployed(TextSpec):
         if session is None:
             session = start_session(self, job.seed)
         if not session.roster:
-            session.begin(one["name"] for one in RemoteClients(self.path, self.run).roster())
+            joined = RemoteClients(self.path, self.run).roster()
+            session.begin([one["name"] for one in joined], joined)
         session.least, session.wait = self.least, self.wait
-        hidden = {**job.experiment, "on": repr(RemoteClients("", self.run))}
+        hidden = {
+            **job.experiment,
+            "on": repr(RemoteClients("", self.run)),
+            "plugins": [plugin | {"place": ""} for plugin in job.experiment.get("plugins", ())],
+        }
         pool = NetworkPool(session, job.learner.device, self.round_timeout)
         try:
             session.use_job(encode(spec_of_job(replace(job, experiment=hidden))))
@@ -79,14 +89,8 @@ def start_session(executor: Deployed, seed: int, print_line: PrintLine = print) 
 
     folder = open_federation_folder(Path(executor.path))
     folder.identity()
-    clients = len(folder.certificates())
     transport = CellTransport(
-        folder.listens_on,
-        folder.port,
-        folder.credentials(),
-        folder.path,
-        executor.most,
-        clients,
+        folder.listens_on, folder.port, folder.credentials(), folder.path, executor.most
     )
     return Session(
         folder, transport, run=executor.run, seed=seed, most=executor.most, print_line=print_line

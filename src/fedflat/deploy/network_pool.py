@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import ceil
 
 from fedflat.client.training import Request
 from fedflat.core.failures import AWAY, CRASHED, LATE, REFUSED, ClientFailure
 from fedflat.core.messages import Broadcast
-from fedflat.deploy.envelope import SignedMessage
+from fedflat.deploy.envelope import SIGNED, SignedMessage
 from fedflat.deploy.session import SLOWEST, STEP, Session
+from fedflat.errors import SettingError
 from fedflat.execution.client_pool import PoolOutcome, RemoteClientPool
 from fedflat.execution.state_ids import StateIds
 from fedflat.execution.wire_envelope import message_id
@@ -133,7 +135,7 @@ class NetworkPool(RemoteClientPool):
 
     def _send(self, one: _Pending) -> None:
         client = self.session.clients[one.name]
-        if one.name not in self.session.online():
+        if not self.session.is_online(one.name):
             return
         id = message_id(one.broadcast)
         if client.broadcast != id:
@@ -146,7 +148,7 @@ class NetworkPool(RemoteClientPool):
     def _look_after(self, one: _Pending) -> None:
         """Send a request again to a client that has come back; fail it if it stays away."""
         client = self.session.clients[one.name]
-        online = one.name in self.session.online()
+        online = self.session.is_online(one.name)
         if online and one.process == client.process:
             one.gone = None
             patience = one.patience + 2 * self.session.transfer
@@ -231,6 +233,12 @@ class NetworkPool(RemoteClientPool):
     def _encoded(self, broadcast: Broadcast) -> bytes:
         if self._last is None or self._last[0] is not broadcast:
             self._last = broadcast, encode(broadcast)
+            size = len(self._last[1]) + SIGNED
+            if size > self.session.most:
+                raise SettingError(
+                    f"deploy: the model of a round takes {size:,} bytes, and messages may have "
+                    f"{self.session.most:,}. Allow more: --max-message {ceil(size / 1e4) / 100:g}."
+                )
             self.session.transfer = len(self._last[1]) / SLOWEST
         return self._last[1]
 

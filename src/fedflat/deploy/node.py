@@ -26,10 +26,9 @@ from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.sets.remote_clients import describe
 from fedflat.data.unlabelled import without_labels
 from fedflat.deploy.certificates import SERVER, load_certificate, load_key
-from fedflat.deploy.envelope import Reader, RejectedMessage, SignedMessage, Signer
+from fedflat.deploy.envelope import SIGNED, Reader, RejectedMessage, SignedMessage, Signer
 from fedflat.deploy.federation_folder import Participant
-from fedflat.deploy.session import MOST_MESSAGE
-from fedflat.deploy.transport import Link
+from fedflat.deploy.transport import LARGEST, Link
 from fedflat.errors import FedflatError, PrintLine, SettingError, printable
 from fedflat.execution.client_runtime import ClientRuntime
 from fedflat.execution.wire_envelope import message_id
@@ -64,7 +63,8 @@ class NodeSettings:
     device: str = "cpu"
     wait: float = 300.0
     """Seconds to wait for a server that is not there."""
-    most: int = MOST_MESSAGE
+    most: int = LARGEST
+    """Bytes of the largest message that is read."""
 
 
 class NetworkRuntime(ClientRuntime):
@@ -110,6 +110,8 @@ class Node:
         self.early: dict[str, tuple[bytes, float]] = {}
         """Requests without their broadcast, by its id, and when they came."""
         self.runtime: NetworkRuntime | None = None
+        self.most_reply = LARGEST
+        """Bytes of the largest message that the server reads."""
         self._open_link = link
         self._data: tuple[int, Federation, ClientData] | None = None
 
@@ -204,6 +206,7 @@ class Node:
 
     def _offer(self, letter: SignedMessage) -> None:
         self.server, self.run_id = letter.session, str(letter.fields["run"])
+        self.most_reply = int(letter.fields.get("most", LARGEST))
         self.job_id, self.broadcasts, self.early = "", {}, {}
         self.print_line(f"{self.name}: asked to take part in the run {self.run_id}")
         try:
@@ -318,8 +321,12 @@ class Node:
         assert self.runtime is not None
         try:
             answer = self.runtime.handle(broadcast, content)
-            if len(answer) > self.settings.most:
-                why = f"the reply would have {len(answer):,} bytes, more than are allowed"
+            if len(answer) + SIGNED > self.most_reply:
+                why = (
+                    f"the reply would have {len(answer) + SIGNED:,} bytes, and the server reads at "
+                    f"most {self.most_reply:,}. It can allow more: --max-message."
+                )
+                self.print_line(f"{self.name}: {message.id} failed: {why}")
                 failure = ClientFailure(message.client, message.id, REFUSED, why)
                 return encode(failure), False
             return answer, self.runtime.afresh

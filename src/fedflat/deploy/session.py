@@ -23,7 +23,7 @@ from fedflat.deploy.envelope import Reader, RejectedMessage, SignedMessage, Sign
 from fedflat.deploy.federation_folder import RUNS, FederationFolder
 from fedflat.deploy.status import StatusFile
 from fedflat.deploy.transport import Transport
-from fedflat.errors import PrintLine, RunError, printable
+from fedflat.errors import PrintLine, RunError, SettingError, printable
 from fedflat.execution.wire_envelope import message_id
 from fedflat.files import Damaged, write_file
 from fedflat.version import __version__
@@ -105,6 +105,12 @@ class Session:
         self.clients = {name: ClientLink(name) for name in certificates}
         self.roster: list[str] = []
         """The clients of the run, in their order; empty before it has begun."""
+        self.numbers: dict[str, int] = {}
+        """The place of each in this order."""
+        self.joined: dict[str, dict[str, Any] | None] = {}
+        """What each reported about its data when the run began."""
+        self.check_profile: Callable[[dict[str, Any]], None] = lambda profile: None
+        """Raises `SettingError` for a client whose data do not fit."""
         self.replies: deque[SignedMessage] = deque()
         """What clients have answered and the pool has not taken."""
         self.job, self.job_id = b"", ""
@@ -146,27 +152,40 @@ class Session:
 
     def online(self) -> list[str]:
         """The clients that are connected, alive, and ready for the job, sorted."""
-        now, connected = time.monotonic(), self.transport.online()
-        return sorted(
-            name
-            for name, client in self.clients.items()
-            if name in connected
-            and now - client.seen < ALIVE + self.transfer
+        connected = self.transport.online() & self.clients.keys()
+        return sorted(name for name in connected if self._is_ready(name))
+
+    def is_online(self, name: str) -> bool:
+        """Whether a client is among those that `online` returns."""
+        return name in self.transport.online() and self._is_ready(name)
+
+    def _is_ready(self, name: str) -> bool:
+        client = self.clients[name]
+        return (
+            time.monotonic() - client.seen < ALIVE + self.transfer
             and client.profile is not None
             and not client.refusal
             and client.job == self.job_id
-            and (not self.roster or name in self.roster)
+            and (not self.roster or name in self.numbers)
         )
 
-    def begin(self, roster: Iterable[str]) -> None:
-        """Fix the clients of the run and their order."""
+    def begin(self, roster: Iterable[str], joined: Iterable[dict[str, Any]] = ()) -> None:
+        """Fix the clients of the run and their order.
+
+        Args:
+            roster: Their names.
+            joined: What they reported about their data, if the run began in an earlier session.
+        """
         self.roster = list(roster)
+        self.joined = {name: self.clients[name].profile for name in self.roster if not joined}
+        self.joined |= {profile["name"]: profile for profile in joined}
+        self.numbers = {name: place for place, name in enumerate(self.roster)}
         for name in self.roster:
             self.clients.setdefault(name, ClientLink(name))
 
     def write_roster(self) -> None:
         """Write what the clients of the run reported about their data."""
-        clients = [self.clients[name].profile for name in self.roster]
+        clients = [self.joined[name] for name in self.roster]
         text = json.dumps({"clients": clients}, indent=1)
         write_file(self.folder.path / RUNS / f"{self.run}.json", text.encode())
 
@@ -196,10 +215,11 @@ class Session:
                 self.print_line(f"  waiting for {_names(self._absent())} to be {what}")
         found = len(self.online())
         if found < self.least:
+            then = "`fedflat deploy serve --resume RUN_FOLDER`" if self.job else "the same command"
             raise RunError(
-                f"deploy: {found} clients are {what} after {self.wait:g} s, and {self.least} are "
-                f"needed; {_names(self._absent())} are not. See what is wrong there, then go on "
-                "with `fedflat deploy serve --resume RUN_FOLDER`."
+                f"deploy: after {self.wait:g} s, {found} of the {self.least} clients that are "
+                f"needed are {what}. Missing: {_names(self._absent())}. See what is wrong there, "
+                f"then go on with {then}."
             )
 
     def _absent(self) -> list[str]:
@@ -213,7 +233,7 @@ class Session:
             if len(self._free()) < self.least:
                 self.wait_until(lambda: len(self._free()) >= self.least, "online")
             free = self._free()
-            self.online_in = {round: [self.roster.index(name) for name in free]}
+            self.online_in = {round: [self.numbers[name] for name in free]}
             self.round = round
             if self.job:
                 self.log(round=round, online=free)
@@ -276,7 +296,7 @@ class Session:
         if fields.get("server") != self.id:
             if time.monotonic() - client.requested_at > AGAIN:
                 client.job, client.broadcast, client.requested_at = "", "", time.monotonic()
-                self.push(client.name, "offer", run=self.run, seed=self.seed)
+                self.push(client.name, "offer", run=self.run, seed=self.seed, most=self.most)
         elif self.job_id and fields.get("job") != self.job_id:
             if not fields.get("busy") and time.monotonic() - client.requested_at > AGAIN:
                 self._send_job(client)
@@ -292,9 +312,26 @@ class Session:
         if self.roster and client.name not in self.roster:
             self.refuse(client, "this run has begun without you. Join the next one.")
             return
-        client.profile = dict(fields) | {"name": client.name}
+        profile = dict(fields) | {"name": client.name}
+        try:
+            self._check_same(profile)
+            self.check_profile(profile)
+        except SettingError as error:
+            self.refuse(client, str(error))
+            return
+        client.profile = profile
         if self.job:
             self._send_job(client)
+
+    def _check_same(self, profile: dict[str, Any]) -> None:
+        """Refuse a client that comes back with other data: the run knows how many it had."""
+        before = self.joined.get(profile["name"]) or profile
+        for what, value in before.items():
+            if profile[what] != value:
+                raise SettingError(
+                    f"{profile['name']} began this run with {what} {value}, and has {what} "
+                    f"{profile[what]} now. Join with the same data, or join the next run."
+                )
 
     def _send_job(self, client: ClientLink) -> None:
         if client.profile is None or client.refusal:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+LARGEST = 2**31 - 4 * 2**20
+"""Bytes of the largest message that a transport carries."""
+
 
 class Transport(Protocol):
     """The server's end. It knows no model: messages are bytes, signed and read elsewhere."""

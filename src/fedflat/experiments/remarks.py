@@ -34,6 +34,8 @@ def remarks(setup: RunSetup, state_memory: int | None = None) -> list[str]:
         budget = usual_budget() if state_memory is None else state_memory
         fits = nbytes <= budget
         where = "kept in memory" if fits else f"{size(budget)} kept in memory, the rest on disk"
+        if not setup.fed.here:
+            where = "each its own part on its own disk"
         found.append(f"clients will remember up to {size(nbytes)} in all, {where}")
     if exp.clock is not None and server.groups_known:
         found.append(pace(exp, server.population, selected_clients(server.select(0))))

@@ -27,6 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="stop after round N; the run can be resumed again",
     )
+    options.add(
+        EXECUTION,
+        "--executor",
+        metavar="EXECUTOR",
+        help="continue with another executor, such as workers or \"ray(address='auto')\" (default: "
+        "that of the run)",
+    )
     training_options(options)
 
 

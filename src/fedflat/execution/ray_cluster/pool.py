@@ -320,7 +320,11 @@ class RayPool(RemoteClientPool):
             f"No Ray actor was there for {self.options.wait:g} seconds. An actor needs {asked}; "
             f"the nodes of the cluster are: {has or 'none'}. "
             + (f"Last refusal: {self.refusal.rstrip('.')}. " if self.refusal else "")
-            + "Add nodes or ask for less (cpus, gpus)."
+            + (
+                "Actors fit and have not started: set a longer wait."
+                if self._room()
+                else "Add nodes or ask for less (cpus, gpus)."
+            )
         )
 
 
