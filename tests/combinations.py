@@ -71,6 +71,14 @@ BASES = {
     "FedMoSWA": "fedmoswa()",
     "FedNova": "fednova()",
     "FedNSAM": "fednsam(lam=0.5)",
+    "FedWMSAM": "fedwmsam(rho=0.05, a=0.5)",
+    "FedSOL": "fedsol(rho=0.5)",
+    "FedTOGA": "fedtoga(beta=0.5)",
+    "FedGMT": "fedgmt()",
+    "FedNTD": "fedntd()",
+    "FedLC": "fedlc(tau=0.1)",
+    "FedRS": "fedrs()",
+    "FedDecorr": "feddecorr()",
 }
 """The methods of the papers, by their names there."""
 
@@ -187,8 +195,10 @@ def declared(run: RunSetup, new: int = 0) -> tuple[int, int]:
         5 * 3 + 4 * 3 + 4 * piece.domains for piece in method.client if isinstance(piece, Branches)
     )
     down = 4 * COHORT * (cost.down * dim + more + teacher) + first
-    steps = 2 if any(piece.key == "fednova" for piece in method.client) else 0
-    return down, 4 * COHORT * (cost.up * dim + more + steps)
+    sent = [piece.key for piece in method.client]
+    down += 4 * COHORT * (2 if "fedwmsam" in sent else 0)  # a double
+    numbers = (2 if "fednova" in sent else 0) + (1 if "fedwmsam" in sent else 0)
+    return down, 4 * COHORT * (cost.up * dim + more + numbers)
 
 
 def trains(method: Method) -> bool:

@@ -43,6 +43,7 @@ from fedflat.methods.domain_models import SeparateModels
 from fedflat.methods.fedcg import Branches
 from fedflat.methods.fedcr import CommonRepresentation
 from fedflat.methods.fedswa import MomentumVariate
+from fedflat.methods.fedwmsam import TargetSam
 from fedflat.methods.mcd import Discrepancy
 from fedflat.methods.scaffold import Scaffold
 from fedflat.models.simple import mlp
@@ -87,7 +88,16 @@ ROWS = {
     "fedgamma": "fedgamma(rho=0.05)",
     "fedgloss": "fedgloss(rho_s=0.1, rho_l=0.1, beta=10.0, T_s=2, delta_eps=True)",
     "fedlesam": "fedlesam(rho=0.1)",
+    "feddecorr": "feddecorr(coef=0.2)",
     "fedexp": "fedexp(eps=0.0001, flavour='repo')",
+    "fedgmt": "fedgmt(alpha=0.5, gamma=0.5)",
+    "fedlc": "fedlc(tau=0.5)",
+    "fedntd": "fedntd(beta=0.5, T=2.0)",
+    "fedrs": "fedrs(alpha=0.3)",
+    "fedsol": "fedsol(rho=0.5)",
+    "fedtoga": "fedtoga(rho=0.05, beta=0.5)",
+    "fedwmsam": "fedwmsam(rho=0.05, a=0.5, lam=0.2)",
+    "moon": "moon(mu=0.5, projection=4)",
     "fedinit": "fedinit(beta=0.2, origin='start')",
     "fedlesam_d": "fedlesam_d(rho=0.1, alpha=0.1)",
     "fedlesam_s": "fedlesam_s(rho=0.1, flavour='repo')",
@@ -182,6 +192,12 @@ TOGETHER = [
     "fedinit(beta=0.1, origin='start') + fedsmoo(rho=0.1) + swa(start=1, cycle=1)",
     "fedinit(beta=0.1, first='sent') + fedbn()",
     "fednova(tau_eff='steps') + prox(mu=0.1) + fedexp() + sam(rho=0.05)",
+    "fedntd() + feddyn(alpha=0.1) + sam(rho=0.05)",
+    "fedlc() + moon(projection=0) + feddecorr() + sam(rho=0.05) + swa(start=1, cycle=1)",
+    "fedgmt(dual='active') + sam(rho=0.05) + swa(start=1, cycle=1)",
+    "fedsol(form='fixed', proximal='l2', scope='head') + feddyn(alpha=0.1)",
+    "fedtoga() + fedinit() + server_momentum(beta=0.5)",
+    "fedwmsam(flavour='repo') + feddyn(alpha=0.1) + wima(window=2)",
     "fednova() + scaffold() + server_momentum(beta=0.5) + swa(start=1, cycle=1)",
     "fednsam(rho=0.05) + swa(start=1, cycle=1)",
     "fedmoswa() + sam(rho=0.05) + swa(start=1, cycle=1)",
@@ -203,7 +219,7 @@ EVERY = [*ROWS.values(), *TOGETHER]
 POPULATION, COHORT, ROUNDS = 4, 2, 4
 FEATURES = 3
 """Of the network that FedCR needs."""
-SMALL = ("fedcr", "domain_models", "fednova")
+SMALL = ("fedcr", "domain_models", "fednova", "fedwmsam")
 """Keys of the pieces whose replies have tensors smaller than a model."""
 
 
@@ -224,6 +240,7 @@ LOCAL = LocalTraining(batch_size=4, lr=0.05, momentum=0.5, weight_decay=0.01)
 NEEDS: dict[type, dict[str, Any]] = {
     Scaffold: {"local": replace(LOCAL, momentum=0.0)},
     MomentumVariate: {"local": replace(LOCAL, momentum=0.0)},
+    TargetSam: {"local": replace(LOCAL, momentum=0.0)},
     LocalAdam: {"local": replace(LOCAL, momentum=0.0)},
     KeptLocalAdam: {"local": replace(LOCAL, momentum=0.0)},
     AveragedLocalAdam: {"local": replace(LOCAL, momentum=0.0)},
@@ -459,8 +476,11 @@ def _nothing_private(exp: Experiment, request: Request, reply: Reply, memory: Cl
                 "fednova": (),
             }
             shape = small_shapes.get(key, (dim,))
+            numbers = {"a", "aligned"} if key == "fedwmsam" else set()
             assert all(
-                t.shape == shape for name, t in named.items() if not name.endswith("_buffers")
+                t.shape == (() if name in numbers else shape)
+                for name, t in named.items()
+                if not name.endswith("_buffers")
             )
     assert (reply.client_params is not None) == (
         walking and any(average.needs_client_models for average in method.averages)
@@ -517,6 +537,9 @@ def _declared_cost(setup: RunSetup, run_folder: Costs, ears: Listening) -> None:
     shares = sum(p.domains for p in exp.method.client if isinstance(p, SeparateModels))
     numbers[1] += shares
     numbers[1] += 2 if any(piece.key == "fednova" for piece in exp.method.client) else 0
+    weighted = any(piece.key == "fedwmsam" for piece in exp.method.client)
+    numbers[0] += 2 if weighted else 0  # a double
+    numbers[1] += 1 if weighted else 0
     declared = tuple(4 * clients * (n + whole) if cost.down else 0 for n in numbers)
     visits = [
         request

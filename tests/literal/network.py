@@ -7,11 +7,13 @@ batch, derived on paper. A plan from ``problem.random_plan`` says who trains whe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+
+from literal.problem import Plan, Trace, local_step, weights
 
 Array = np.ndarray
 
@@ -76,3 +78,54 @@ def slope(scores: Array, y: Array) -> Array:
     p = softmax(scores)
     p[np.arange(len(y)), y] -= 1
     return p / len(y)
+
+
+def hidden_layer(w: Array, shapes: Sequence[tuple[int, ...]], x: Array) -> tuple[Array, Array]:
+    """The network a = tanh(W1 x + b1), z = W2 a + b2: its features a and scores z."""
+    W1, b1, W2, b2 = cut(w, shapes)
+    a = np.tanh(x @ W1.T + b1)
+    return a, a @ W2.T + b2
+
+
+def hidden_layer_gradient(
+    w: Array, shapes: Sequence[tuple[int, ...]], x: Array, dz: Array, da: Array | float = 0.0
+) -> Array:
+    """The gradient by w, given those by z and, besides what comes through z, by a."""
+    W2 = cut(w, shapes)[2]
+    a, _ = hidden_layer(w, shapes, x)
+    d = (dz @ W2 + da) * (1 - a**2)
+    return joined([d.T @ x, d.sum(0), dz.T @ a, dz.sum(0)])
+
+
+def divergence_slope(teacher: Array, scores: Array, temperature: float) -> Array:
+    """The gradient by the scores of KL(softmax(teacher / T) || softmax(scores / T)), mean over the
+    batch."""
+    p, q = softmax(scores / temperature), softmax(teacher / temperature)
+    return (p - q) / temperature / len(scores)
+
+
+def averaged(
+    data: Examples,
+    plan: Plan,
+    gradient: Callable[[int, Array, Array, Sequence[int]], Array],
+    rho: float = 0.0,
+) -> Trace:
+    """FedAvg, weights by size, with a gradient of (client, point, sent model, batch); with ``rho``
+    both gradients of SAM. Trace: server, local."""
+    w_server = data.w0
+    trace = Trace(server=[], local=[])
+    for t in range(plan.rounds):
+        cohort, local = plan.cohorts[t], {}
+        for k in cohort:
+            w, m = w_server, np.zeros_like(w_server)
+            for places in plan.orders[t][k]:
+                u = gradient(k, w, w_server, places)
+                if rho:
+                    u = gradient(k, w + rho * u / (np.linalg.norm(u) + 1e-12), w_server, places)
+                w, m = local_step(w, m, u, plan.lr[t], plan)
+            local[k] = w
+        p = weights(data, cohort, "sized")
+        w_server = w_server - plan.server_lr * sum(p[k] * (w_server - local[k]) for k in cohort)
+        trace.server.append(w_server)
+        trace.local.append(local)
+    return trace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from fedflat.errors import SettingError
@@ -17,12 +18,11 @@ from quadratic import experiment, replay
 Some = tuple[Problem, Plan]
 
 
-@pytest.fixture(scope="module", params=["plain", "decay, momentum, clip"])
-def some(request: pytest.FixtureRequest) -> Some:
-    """Unequal sizes, cohorts of one to three of five."""
+@pytest.fixture(scope="module")
+def some() -> Some:
+    """Unequal sizes, cohorts of one to three of five; decay, momentum and clipping."""
     problem = random_problem(61)
-    more = {} if request.param == "plain" else HARD
-    return problem, random_plan(61, problem, ROUNDS, cohort=(1, 3), **more)
+    return problem, random_plan(61, problem, ROUNDS, cohort=(1, 3), **HARD)
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +160,90 @@ def test_fedmoswa_refuses_momentum(some: Some) -> None:
 def test_wrong_arguments(text: str, reason: str) -> None:
     with pytest.raises(SettingError, match=reason):
         method_of(text)
+
+
+def one_step(some: Some) -> Some:
+    problem, plan = some
+    orders = [{k: batches[:1] for k, batches in order.items()} for order in plan.orders]
+    return problem, replace(plan, orders=orders)
+
+
+def test_fedtoga_without_its_directions_is_feddyn_with_sam(some: Some) -> None:
+    bits(
+        replay(method_of("fedtoga(rho=0.2, alpha=0.1, beta=0, kappa=0, past=0)"), *some),
+        replay(method_of("feddyn(alpha=0.1) + sam(rho=0.2)"), *some),
+    )
+
+
+def test_fedsol_without_a_radius_or_with_one_step_is_fedavg(some: Some) -> None:
+    plain = method_of("fedavg()")
+    bits(replay(method_of("fedsol(rho=0, proximal='l2')"), *some), replay(plain, *some))
+    text = "fedsol(rho=0.5, form='fixed', proximal='l2')"
+    bits(replay(method_of(text), *one_step(some)), replay(plain, *one_step(some)))
+
+
+def test_fedwmsam_of_one_client_without_a_radius_is_fedcm() -> None:
+    """The client's control variate is the mean; then the same with one step and any radius."""
+    problem = random_problem(66, sizes=(7,))
+    plan = random_plan(66, problem, ROUNDS, cohort=1, **STILL)
+    cm = method_of("fedcm(a=0.3)")
+    text = "fedwmsam(rho={}, a=0.3, lam=0)"
+    near(replay(method_of(text.format(0)), problem, plan), replay(cm, problem, plan))
+    differ(replay(method_of(text.format(0.5)), problem, plan), replay(cm, problem, plan))
+    one = one_step((problem, plan))
+    near(replay(method_of(text.format(0.5)), *one), replay(cm, *one))
+
+
+def test_fedwmsam_corrects_fedcm(still: Some) -> None:
+    text = "fedwmsam(rho=0, a=0.3, lam=0)"
+    differ(replay(method_of(text), *still), replay(method_of("fedcm(a=0.3)"), *still))
+
+
+def test_the_duals_of_fedgmt_when_all_take_part(full: Some) -> None:
+    """The mean over all clients is that over the active ones, if all weigh the same."""
+    texts = [f"fedgmt(gamma=0, beta=5, dual='{dual}')" for dual in ("all", "active")]
+    near(*(replay(method_of(text), *full, weighting="uniform") for text in texts))
+    differ(*(replay(method_of(text), *full) for text in texts))
+
+
+def test_the_first_round_of_fedgmt_doubles_fedavgs_step(full: Some) -> None:
+    """``w_1 = mean(w_k) + mean(w_k - w_0)``, as every dual is a client's first change."""
+    w_0, plain = full[0].w0, replay(method_of("fedavg()"), *full, weighting="uniform").server[0]
+    found = replay(method_of("fedgmt(gamma=0)"), *full, weighting="uniform").server[0]
+    np.testing.assert_allclose(found, 2 * plain - w_0, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("fedtoga() + feddyn()", "store their state under the name 'dual'"),
+        ("fedtoga() + sam()", "both choose where a client's gradient is taken"),
+        ("fedwmsam() + sam()", "both choose where a client's gradient is taken"),
+        ("fedsol() + asam()", "both choose where a client's gradient is taken"),
+        ("fedgmt() + feddyn()", "both decide where the server steps to"),
+        ("fedgmt() + fednova()", "both decide where the server steps to"),
+        ("fedwmsam(a=1)", "a must be less than 1"),
+        ("fedgmt(dual='some')", "dual must be"),
+        ("fedsol(proximal='x')", "proximal must be"),
+        ("fedntd(T=0)", "T must be"),
+        ("moon(projection=1.5)", "projection must be"),
+        ("fedrs(alpha=2)", "alpha must be"),
+    ],
+)
+def test_what_else_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(SettingError, match=reason):
+        method_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("fedwmsam() + scaffold()", "control variates of its own"),
+        ("fedwmsam() + fedcm()", "control variates of its own"),
+        ("fedwmsam() + local_adam()", "which is wrong with local_adam"),
+        ("fedwmsam() + poly_rate()", "which is wrong with poly_rate"),
+    ],
+)
+def test_what_fedwmsam_refuses(text: str, reason: str, still: Some) -> None:
+    with pytest.raises(SettingError, match=reason):
+        prepare(experiment(method_of(text), *still))

@@ -25,12 +25,24 @@ SAID = {
     "fedswa/part": "poly_rate(power=1, factor=1.1111111111111112) + server_sgd(lr=1.5)",
     "fedmoswa/full": "fedmoswa(rho=0.1, alpha=1.5, gamma=0.2)",
     "fedmoswa/part": "fedmoswa()",
+    "fedgmt/full": "fedgmt(alpha=0.95, gamma=0, beta=10)",
+    "fedgmt/part": "fedgmt(gamma=0)",
+    "fedgmt/active": "fedgmt(gamma=0, dual='active')",
+    "fedsol/full": "fedsol(rho=0.5, form='fixed', proximal='l2')",
+    "fedsol/part": "fedsol(rho=0.5, form='fixed', proximal='l2')",
+    "fedtoga/full": "fedtoga(rho=0.5, alpha=0.1, beta=0.9, kappa=1)",
+    "fedtoga/part": "fedtoga(rho=0.5)",
+    "fedwmsam/full": "fedwmsam(rho=0.5, a=0.1, lam=0.01)",
+    "fedwmsam/part": "fedwmsam(rho=0.5)",
+    "fedwmsam/plain": "fedwmsam(rho=0)",
     "fednsam/full": "fednsam(lam=0.85, rho=0.5)",
     "fednsam/part": "fedacg(lam=0.85, beta=0) + sam(rho=0.5)",
 }
 """How each case is said."""
-STORED = {"m": "scaffold", "c_k": "scaffold"}
-"""The piece that stores a value of a trace."""
+STORED = {"fedmoswa": "scaffold", "fedgmt": "fedgmt", "fedwmsam": "fedwmsam"}
+"""The piece that stores what a trace has."""
+NAMES = {"c_k": "c", "D": "direction"}
+"""How we call a value of a trace, where it has another name."""
 
 
 def test_every_case_is_reported() -> None:
@@ -46,10 +58,10 @@ def test_the_models_after_each_round(name: str) -> None:
     for (field, t, *client), expected in case.state.items():
         if field == "eta":
             close(run_folder.rows[t]["eta_g"], expected)
-        elif client:
-            close(run_folder.learnt[t][client[0]][STORED[field]]["c"], expected)
-        else:
-            close(run_folder.runs[t].states[STORED[field]][field], expected)
+            continue
+        key, field = STORED[name.partition("/")[0]], NAMES.get(field, field)
+        stored = run_folder.learnt[t][client[0]] if client else run_folder.runs[t].states
+        close(stored[key][field], expected)
 
 
 def test_fednova_by_hand() -> None:

@@ -11,7 +11,18 @@ import pytest
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
-from literal import fedexp, fedinit, fedlesam, fednova, fednsam, fedswa
+from literal import (
+    fedexp,
+    fedgmt,
+    fedinit,
+    fedlesam,
+    fednova,
+    fednsam,
+    fedsol,
+    fedswa,
+    fedtoga,
+    fedwmsam,
+)
 from literal.problem import Plan, Problem
 from methods.observers import method_of, shadows
 from methods.test_against_twins import HARD, agree, same, setting
@@ -24,15 +35,16 @@ EXECUTORS = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(scope="module", params=["plain", "decay, momentum, clip"])
-def some(request: pytest.FixtureRequest) -> Some:
-    return setting(51, **({} if request.param == "plain" else HARD))
+@pytest.fixture(scope="module")
+def some() -> Some:
+    """With weight decay, momentum and clipping."""
+    return setting(51, **HARD)
 
 
-@pytest.fixture(scope="module", params=["plain", "decay, clip"])
-def still(request: pytest.FixtureRequest) -> Some:
+@pytest.fixture(scope="module")
+def still() -> Some:
     """Without momentum, which control variates refuse."""
-    return setting(52, **({} if request.param == "plain" else {**HARD, "momentum": 0.0}))
+    return setting(52, **{**HARD, "momentum": 0.0})
 
 
 @EXECUTORS
@@ -129,3 +141,47 @@ def test_steps_of_equal_length_leave_fednova_fedavg(some: Some) -> None:
         replay(method_of("fednova()"), problem, replace(plan, orders=orders)).server,
         replay(method_of("fedavg()"), problem, replace(plan, orders=orders)).server,
     )
+
+
+@pytest.mark.parametrize("dual", ["all", "active"])
+def test_fedgmt_without_its_term(some: Some, dual: str) -> None:
+    trace = fedgmt.run(*some, alpha=0.7, beta=5.0, dual=dual)
+    text = f"fedgmt(alpha=0.7, gamma=0, beta=5, dual='{dual}') + all_clients()"
+    run_folder = agree(text, trace, some)
+    same(desks(run_folder, "fedgmt", "e"), trace.e)
+    same(stored_states(run_folder, "gmt_dual", "h", some[0]), trace.h_k)
+    local_models(run_folder, trace, some[1])
+
+
+@EXECUTORS
+@pytest.mark.parametrize("form", ["fixed", "adaptive"])
+def test_fedsol_near_the_sent_model(some: Some, form: str, executor: Executor) -> None:
+    trace = fedsol.run(*slower(some, 0.8), rho=0.3, form=form)
+    text = f"fedsol(rho=0.3, form='{form}', proximal='l2') + server_sgd(0.8)"
+    agree(text, trace, some, executor=executor)
+
+
+def test_fedtoga(some: Some) -> None:
+    options = {"rho": 0.3, "alpha": 0.2, "beta": 0.4, "kappa": 0.7, "past": 0.6}
+    trace = fedtoga.run(*some, **options)
+    text = ", ".join(f"{name}={value}" for name, value in options.items())
+    run_folder = agree(f"fedtoga({text})", trace, some)
+    same(desks(run_folder, "fedtoga", "direction"), trace.D)
+    sigma_k = stored_states(run_folder, "dual", "sigma", some[0])
+    same(-np.array(sigma_k) / 0.2, trace.h_k)
+
+
+@EXECUTORS
+@pytest.mark.parametrize("flavour", ["paper", "repo"])
+def test_fedwmsam(still: Some, flavour: str, executor: Executor) -> None:
+    """Three tensors of one, two and one coordinates."""
+    layers = {"first": 1, "second": 2, "third": 1}
+    options = {"rho": 0.3, "a": 0.3, "lam": 0.4, "flavour": flavour}
+    trace = fedwmsam.run(*slower(still, 0.9), **options, tensors=(1, 2, 1))
+    text = f"fedwmsam(rho=0.3, a=0.3, lam=0.4, flavour='{flavour}') + server_sgd(0.9)"
+    run_folder = agree(text, trace, still, layers=layers, executor=executor)
+    same(desks(run_folder, "fedwmsam", "direction"), trace.D)
+    same(desks(run_folder, "fedwmsam", "c"), trace.c)
+    same(desks(run_folder, "fedwmsam", "a"), trace.a)
+    same(stored_states(run_folder, "fedwmsam", "c", still[0]), trace.c_k)
+    assert len({round(a, 6) for a in trace.a}) > 2

@@ -207,11 +207,14 @@ class Learner:
             output = forward(*arguments(batch.inputs))
         if self.mixed:
             output = each(lambda part: part.to(self.dtype), output)
+        scored = output
+        for term, v in terms:
+            scored = term.scores(v, scored)
         unsupervised = any(term.unsupervised for term, _ in terms)
         value, count = (
             (leading(output).new_zeros(()), len(batch))
             if unsupervised
-            else self.mean(output, batch)
+            else self.mean(scored, batch)
         )
         for (term, v), observed in zip(terms, seen, strict=True):
             value = value + term.loss(v, batch, output, observed)
@@ -235,13 +238,15 @@ class Learner:
         self.sibling.buffers = model.buffers
         return self.sibling.forward(*arguments(inputs))
 
-    def gradient_of(self, loss: Callable[[nn.Module], Tensor], w: Tensor) -> Tensor:
+    def gradient_of(
+        self, loss: Callable[[nn.Module], Tensor], w: Tensor, *, move_buffers: bool = True
+    ) -> Tensor:
         """Return the gradient at ``w`` of another loss of the module in training.
 
-        It updates running statistics and leaves PyTorch's random state as it was.
+        It updates running statistics if ``move_buffers``, and leaves PyTorch's random state as it was.
         """
         with torch.random.fork_rng(devices=[]):
-            return self.flat.gradient(w, loss, move_buffers=True)[1]
+            return self.flat.gradient(w, loss, move_buffers=move_buffers)[1]
 
     @torch.no_grad()
     def value_of(self, function: Callable[[nn.Module], Any], model: Model) -> Any:

@@ -120,13 +120,17 @@ class ClientContext:
     client."""
     pieces: Sequence[Piece] = ()
     """All client pieces of the run, in order."""
+    sent_buffers: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """Running statistics that the client received."""
+    class_counts: Callable[[], Tensor] = _no_module
+    """The number of the client's examples of each class."""
 
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     """Tensors from `Piece.shared_with_clients`, the same for every client; without rows in a stack.
     """
-    gradient_of: Callable[[Callable[[nn.Module], Tensor], Tensor], Tensor] = _no_module
+    gradient_of: Callable[..., Tensor] = _no_module
     """The gradient of another loss of the module in training, given the loss and the point. It
-    updates running statistics."""
+    updates running statistics unless ``move_buffers`` is False."""
     value_of: Callable[[Callable[[nn.Module], Any], Model], Any] = _no_module
     """The value of a function of the module with the parameters of any model, in evaluation mode
     and without a gradient."""
@@ -375,6 +379,13 @@ class Term(Piece, ABC):
         Its value is passed to ``loss``.
         """
         return nullcontext()
+
+    def scores(self, v: ClientContext, output: Any) -> Any:
+        """Return the outputs that the task's loss is computed from.
+
+        Terms are computed from the module's own outputs.
+        """
+        return output
 
     @abstractmethod
     def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: Any) -> Tensor:

@@ -361,6 +361,8 @@ def open_context(job: ClientJob, request: Request, data: ClientData, piece: Piec
         shared=job.shared.get(piece.key, {}),
         repetition=broadcast.repetition,
         pieces=job.pieces,
+        sent_buffers=broadcast.buffers,
+        class_counts=partial(data.counts, job.learner.outputs),
         gradient_of=job.learner.gradient_of,
         value_of=job.learner.value_of,
     )

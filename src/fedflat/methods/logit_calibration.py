@@ -1,0 +1,101 @@
+"""Scores that are corrected by the classes a client has: FedLC and FedRS.
+
+Zhang et al., Federated Learning with Label Distribution Skew via Logits Calibration, ICML 2022
+(FedLC). Li and Zhan, FedRS: Federated Learning with Restricted Softmax for Label Distribution
+Non-IID Data, KDD 2021.
+
+    FedLC   loss = CE(z_c - tau n_c^(-1/4), y)      a class without examples (n_c = 0) is left out
+    FedRS   loss = CE(z_c alpha if n_c = 0 else z_c, y)
+
+``n_c`` is the client's number of examples of class c. Only the training loss changes: other loss
+terms and the evaluation use the scores ``z``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedflat.client.distillation import check_classes
+from fedflat.client.piece import ClientContext, ModelInfo, Term
+from fedflat.composition.method import made_of
+from fedflat.core.schedules import Scalar, at, scalar
+from fedflat.data.batch import Batch
+from fedflat.errors import number
+
+
+class Calibration(Term):
+    """Base class: scores that depend on the client's number of examples of each class."""
+
+    def check(self, site: ModelInfo) -> None:
+        """Refuse a task without classes."""
+        check_classes(self.key, site)
+
+    def scores(self, v: ClientContext, output: Tensor) -> Tensor:
+        """Return the calibrated scores."""
+        if "counts" not in v.scratch:
+            v.scratch["counts"] = v.class_counts().to(output)
+        return self.calibrated(v, output, v.scratch["counts"])
+
+    @abstractmethod
+    def calibrated(self, v: ClientContext, output: Tensor, counts: Tensor) -> Tensor:
+        """Return the calibrated scores, given the number of examples of each class."""
+
+    def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: Any) -> Tensor:
+        """Return 0: nothing is added to the loss of the calibrated scores."""
+        return output.new_zeros(())
+
+
+@dataclass(frozen=True, repr=False)
+class Margins(Calibration):
+    """Subtracts ``tau n_c^(-1/4)`` from the score of class c.
+
+    tau
+        Strength of the calibration, at least 0.
+    """
+
+    tau: Scalar = 0.5
+
+    key = "fedlc"
+
+    def __post_init__(self) -> None:
+        scalar("fedlc", "tau", self.tau)
+
+    def calibrated(self, v: ClientContext, output: Tensor, counts: Tensor) -> Tensor:
+        """Return ``z - tau n^(-1/4)``, minus infinity for absent classes."""
+        margin = at(self.tau, v.round) * counts.clamp(min=1) ** -0.25
+        return torch.where(counts > 0, output - margin, -torch.inf)
+
+
+@dataclass(frozen=True, repr=False)
+class RestrictedSoftmax(Calibration):
+    """Multiplies the scores of absent classes by ``alpha``.
+
+    alpha
+        Factor from 0 to 1.
+    """
+
+    alpha: float = 0.5
+
+    key = "fedrs"
+
+    def __post_init__(self) -> None:
+        number("fedrs", "alpha", self.alpha, low=0, high=1)
+
+    def calibrated(self, v: ClientContext, output: Tensor, counts: Tensor) -> Tensor:
+        """Return ``z``, times ``alpha`` for absent classes."""
+        return torch.where(counts > 0, output, self.alpha * output)
+
+
+@made_of(Margins)
+def fedlc() -> None:
+    """Scores lowered by the rarity of a class at the client (Zhang et al., ICML 2022)."""
+
+
+@made_of(RestrictedSoftmax)
+def fedrs() -> None:
+    """Smaller scores of classes that the client lacks (Li and Zhan, KDD 2021)."""
