@@ -161,7 +161,7 @@ def ours(client: Client) -> None:
 
 
 def files(client: Client, budget: int) -> None:
-    """The same with room for so many bytes of scenes."""
+    """The same with category for so many bytes of scenes."""
     before, scenes.BUDGET = scenes.BUDGET, budget
     try:
         ours(client)
@@ -217,15 +217,15 @@ def loaders(client: Client, asked: argparse.Namespace) -> None:
     """Walk in turn, from memory and from files with and without the pool, and print ratios by the
     clock."""
     height, width = sides(asked.size)
-    room = (
+    category = (
         4 * height * width * 2 * asked.batch
     )  # two batches: that which is worked on, and the next
     found: dict[str, list[float]] = {"decoding": [], "files": [], "alone": []}
     for repeat in range(asked.repeats + 1):
         kept = timed(lambda: ours(client))[0]
         pool, waiting = (
-            timed(lambda: files(client, room))[0],
-            timed(lambda: alone(client, room + 1))[0],
+            timed(lambda: files(client, category))[0],
+            timed(lambda: alone(client, category + 1))[0],
         )
         if repeat:
             found["decoding"].append(timed(lambda: decoding(client))[0] / kept)

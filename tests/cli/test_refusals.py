@@ -367,7 +367,7 @@ def test_clocks(capsys: pytest.CaptureFixture[str], clock: str, said: str) -> No
         (
             "fedasync()",
             ("--clock", "devices(deadline=3)"),
-            "waits for nobody, so there is no round that a deadline could",
+            "does not wait for clients, so there is no round that a deadline could",
         ),
         (
             "fedavg",
@@ -439,7 +439,7 @@ def test_a_deadline_that_no_client_meets(capsys: pytest.CaptureFixture[str]) -> 
     assert main([*RUN, "fedavg", "--clock", "devices(deadline=0.001)", "--min-replies", "1"]) == 2
     said = capsys.readouterr().err
     assert (
-        "round 0: nobody met the deadline of 0.001 s; the first reply would have come after "
+        "round 0: no client met the deadline of 0.001 s; the first reply would have come after "
         in said
     )
     assert "Set a later deadline" in said

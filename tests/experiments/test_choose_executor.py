@@ -49,8 +49,8 @@ def load(**more: Any) -> RunLoad:
         ([SMALL, replace(SMALL, stackable=False)], InProcess(1), "too short to be sent elsewhere"),
         ([replace(SMALL, device="cuda")], Stacked(1), "in one stack"),
         ([replace(LARGE, device="cuda:0")], InProcess(torch.get_num_threads()), "on the device"),
-        ([LARGE], SHARED, "a visit is estimated at 1.0 s"),
-        ([LARGE, replace(LARGE, cohort=1)], SHARED, "a visit is estimated at 1.0 s"),
+        ([LARGE], SHARED, "a request is estimated at 1.0 s"),
+        ([LARGE, replace(LARGE, cohort=1)], SHARED, "a request is estimated at 1.0 s"),
         ([replace(LARGE, seconds=0.01)], InProcess(1), "too short"),
         (
             [LARGE, replace(LARGE, unsendable="it is mine")],
@@ -165,7 +165,7 @@ def test_the_choice_is_written_down_before_the_first_round_and_kept(tmp_path: Pa
     hows = [json.loads(file.read_text())["how"] for file in files]
     assert len(hows) == 5
     assert {(config["executor"], config["threads"]) for config in hows} == {("in-process", 1)}
-    assert len([text for text in messages if "a visit is estimated" in text]) == 1
+    assert len([text for text in messages if "a request is estimated" in text]) == 1
 
 
 class Killed(Exception):

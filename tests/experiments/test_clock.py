@@ -232,7 +232,8 @@ def test_fewer_than_a_round_needs_end_the_run(tmp_path: Path) -> None:
 def test_a_deadline_that_no_client_meets_names_what_to_change(tmp_path: Path) -> None:
     clock = measured(tmp_path, 1, 2, 9, 9, 9).replace("')", "', deadline=3)")
     with pytest.raises(
-        FedflatError, match=r"round 0: nobody met the deadline of 3 s; the first .* after 3.778 s"
+        FedflatError,
+        match=r"round 0: no client met the deadline of 3 s; the first .* after 3.778 s",
     ):
         made(
             experiment(

@@ -109,7 +109,7 @@ def test_a_table_with_less_is_better_and_no_unit() -> None:
 
 
 def test_a_table_in_per_cent_under_another_name() -> None:
-    runs = [result([0.25, 0.5], judged=MIOU, seed=seed) for seed in (0, 1)]
+    runs = [result([0.25, 0.5], headline=MIOU, seed=seed) for seed in (0, 1)]
     lines = table(summarise(runs, 0.5), 0.5, 2, "markdown").splitlines()
     assert cells(lines[0])[:5] == ["method", "mIoU %", "last %", "best %", "unseen %"]
     assert cells(lines[0])[6] == "rounds to 50.0 %"
@@ -121,7 +121,9 @@ def test_a_table_in_per_cent_under_another_name() -> None:
 def test_domains_have_a_table_of_their_own() -> None:
     """The main test set's by their bare names, others' with the set's; the spread over domains
     comes last."""
-    runs = [result([0.25, 0.5], judged=MIOU, method=method) for method in ("fedavg()", "silobn()")]
+    runs = [
+        result([0.25, 0.5], headline=MIOU, method=method) for method in ("fedavg()", "silobn()")
+    ]
     for row in runs[0].rows:
         row["miou_std"] = 0.0125
         row["tests"] = {
@@ -159,7 +161,7 @@ def test_the_csv_names_the_score() -> None:
 
 
 def test_a_loss_as_the_headline_has_one_column() -> None:
-    run = result([4.0, 1.0], judged=Headline("loss", higher_is_better=False))
+    run = result([4.0, 1.0], headline=Headline("loss", higher_is_better=False))
     assert table(summarise([run], None), None, 2, "markdown").splitlines()[0].count("loss") == 1
 
 
@@ -167,7 +169,7 @@ def test_different_scores_are_never_in_one_table() -> None:
     """Each kind has a table of its own, one method in both too, and a sentence says why."""
     runs = Results(
         [
-            result([0.5, 0.5], judged=ACCURACY),
+            result([0.5, 0.5], headline=ACCURACY),
             result([4.0, 1.0]),
             result([3.0, 3.0], method="fedsam()"),
         ]
@@ -199,7 +201,7 @@ def test_progress_says_the_headline() -> None:
     assert sentence(progress, RMSE) == (
         "round 3/10  test rmse 0.5124 (round 2)  train loss 1.00  35s left  1,000 samples/s"
     )
-    which = RunLabel("fedavg()", 0, judged=RMSE)
+    which = RunLabel("fedavg()", 0, headline=RMSE)
     assert fitted(progress, which, 60) == "round 3/10  test rmse 0.5124 (round 2)  35s left  fedavg"
     assert fitted(progress, which, 43) == "round 3/10  test rmse 0.5124 (r2)  35s left"
     assert fitted(progress, which, 40) == "round 3/10  test 0.5124 (r2)  35s left"

@@ -222,7 +222,7 @@ def test_speed_and_time_left_from_where_the_run_was_taken_up() -> None:
     ]
     progress = watch.progress(later, 20, 0.5, rows)  # type: ignore[arg-type]
     assert progress.speed == 200.0  # 600 samples in 3 seconds
-    assert (progress.pace, progress.left) == (2.0, 16.0)  # 8 rounds to go
+    assert (progress.seconds_per_round, progress.left) == (2.0, 16.0)  # 8 rounds to go
     assert progress.row == rows[1]  # the last one in which models were evaluated
     assert (progress.round, progress.rounds, progress.loss) == (12, 20, 0.5)
 
@@ -271,18 +271,18 @@ def test_time_left_of_a_study() -> None:
     study, seen = StudyTime([("a", 10), ("a", 10), ("b", 20), ("c", 0), ("d", 5)]), []  # type: ignore[var-annotated]
     ticks = [
         Progress(0, 10, described=(1, 5)),
-        Progress(3, 4, pace=9.0, phase=PRETRAINING),
-        Progress(4, 10, pace=2.0),
+        Progress(3, 4, seconds_per_round=9.0, phase=PRETRAINING),
+        Progress(4, 10, seconds_per_round=2.0),
     ]
     for one in ticks:
         study.timed(1, seen.append)(one)
     assert seen[:2] == ticks[:2]
     assert seen.pop().study_left == 6 * 2 + 10 * 2 + 20 * 2 + 5 * 2
-    study.timed(2, seen.append)(Progress(10, 10, pace=3.0))
+    study.timed(2, seen.append)(Progress(10, 10, seconds_per_round=3.0))
     assert seen.pop().study_left == 20 * 3 + 5 * 3
-    study.timed(3, seen.append)(Progress(18, 20, pace=1.0))
+    study.timed(3, seen.append)(Progress(18, 20, seconds_per_round=1.0))
     assert seen.pop().study_left == 2 * 1 + 5 * 2  # a takes 3 seconds a round and b 1
-    study.timed(5, seen.append)(Progress(1, 5, pace=1.0))
+    study.timed(5, seen.append)(Progress(1, 5, seconds_per_round=1.0))
     assert seen.pop().study_left is None
 
 
@@ -327,5 +327,9 @@ def test_a_study_is_reported_with_its_time_left(tmp_path: Path) -> None:
     assert [place for place, _ in ticks] == [1, 1, 2, 2, 3, 3]
     for place, one in ticks:
         later = 3 - place
-        expected = None if not later else pytest.approx(one.pace * (2 - one.round + 2 * later))
+        expected = (
+            None
+            if not later
+            else pytest.approx(one.seconds_per_round * (2 - one.round + 2 * later))
+        )
         assert one.study_left == expected

@@ -44,7 +44,8 @@ class Looking(RunFolder):
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         kept = run.clients.kept
         pieces = {
-            k: {key: m for key, m in kept[k].items() if not key.startswith("shadow:")} for k in kept
+            k: {key: m for key, m in kept[k].items() if not key.startswith("average:")}
+            for k in kept
         }
         self.memories.append({client: memory for client, memory in pieces.items() if memory})
 

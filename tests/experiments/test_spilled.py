@@ -89,10 +89,10 @@ def test_the_models_of_all_clients_are_within_the_budget(tmp_path: Path) -> None
         train(exp, run_folder=run_folder, executor=HERE, state_memory=model)
     assert max(held) == model
     groups, _ = Store(tmp_path / "run" / "checkpoint").read(8)
-    assert {name for name in groups if name.startswith("shadow/")} == {
-        "shadow/all_clients",
-        "shadow/all_clients/first",
-        "shadow/all_clients/mean",
+    assert {name for name in groups if name.startswith("average/")} == {
+        "average/all_clients",
+        "average/all_clients/first",
+        "average/all_clients/mean",
     }
     assert len(groups[CLIENTS]["client"]) > 2
     assert client_state_bytes(prepare(exp)) == 5 * model
@@ -101,7 +101,7 @@ def test_the_models_of_all_clients_are_within_the_budget(tmp_path: Path) -> None
 def test_a_client_is_not_sent_what_a_shadow_keeps_for_it() -> None:
     clients = ClientStates()
     clients.stage(
-        3, {"dual": {"sigma": torch.ones(2)}, "shadow:all_clients": {"model": torch.ones(2)}}
+        3, {"dual": {"sigma": torch.ones(2)}, "average:all_clients": {"model": torch.ones(2)}}
     )
     broadcast = Broadcast(0, torch.zeros(2), torch.zeros(0), 0.1)
     assert RequestBatch({3: broadcast}, [3], clients)[0].state.keys() == {"dual"}

@@ -239,7 +239,7 @@ def _reproduce(rng: random.Random, folder: Path) -> list[str]:
                     rng.choice(["--seeds", "--rounds", "--share", "--jobs", "--checkpoint-every"]),
                     rng.choice(NUMBERS),
                 ],
-                [rng.choice(["--cells", "--add-shadow"]), rng.choice([*TEXTS, "*"])],
+                [rng.choice(["--cells", "--add-average"]), rng.choice([*TEXTS, "*"])],
                 [rng.choice(["--list", "--stretch", "--table"])],
                 ["--resume", rng.choice([str(folder), *PATHS])],
             ]

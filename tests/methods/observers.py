@@ -84,6 +84,6 @@ def shadows(
 def client_models(run_folder: Recorder, t: int) -> dict[int, np.ndarray]:
     """The last model of each client seen by round ``t``, as ``all_clients()`` keeps it."""
     return {
-        client: kept["shadow:all_clients"]["model"].numpy()
+        client: kept["average:all_clients"]["model"].numpy()
         for client, kept in run_folder.learnt[t].items()
     }

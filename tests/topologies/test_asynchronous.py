@@ -494,8 +494,8 @@ def test_by_a_clock() -> None:
             "devices()",
             "sets how long clients take, and so does the run's clock",
         ),
-        ("asynchronous()", "devices(deadline=3.0)", "waits for nobody"),
-        ("asynchronous()", "devices(extra=0.5)", "waits for nobody"),
+        ("asynchronous()", "devices(deadline=3.0)", "does not wait for clients"),
+        ("asynchronous()", "devices(extra=0.5)", "does not wait for clients"),
     ],
 )
 def test_clocks_that_do_not_fit(topology: str, clock: str, words: str) -> None:

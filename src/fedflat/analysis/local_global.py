@@ -128,7 +128,11 @@ class LocalGlobal:
     ) -> float:
         with progress.part(what, weight=len(data) / len(self.used)):
             hessian = Hessian(
-                self.setup.job.learner, model, data, batch_size=self.batch_size, tick=progress.tick
+                self.setup.job.learner,
+                model,
+                data,
+                batch_size=self.batch_size,
+                on_share=progress.on_share,
             )
             return float(eigenvalues(hessian, 1, seed=self.seed).values[0])
 

@@ -94,7 +94,7 @@ def _compute(loaded: LoadedRun, attack: Gan, notes: AttackState, on_progress: On
     shown = training.batch(some, torch.float32).inputs
     return {
         "client": attack.client,
-        "visits": int(notes["visits"]),
+        "requests": int(notes["requests"]),
         "features": DESCRIPTION,
         "real": len(training),
         "made": count,

@@ -22,15 +22,15 @@ def beside(
     preset: Preset, results: Sequence[Result], typed: Mapping[str, Any], stretched: bool
 ) -> str:
     """The number of this run and the paper's, and the settings that differ."""
-    judged = results[0].headline
+    headline = results[0].headline
     if any(result.diverged for result in results):
         here = "X (diverged)"
     elif preset.measure == "personal":
-        best = judged.format(mean(result.best("personal") for result in results))
-        here = f"{best} as its best personal {judged.label}"
+        best = headline.format(mean(result.best("personal") for result in results))
+        here = f"{best} as its best personal {headline.label}"
     else:
-        score = f"{preset.measure}.{judged.name}" if preset.measure.startswith("tests.") else None
-        here = judged.format(mean(result.final(score) for result in results))
+        score = f"{preset.measure}.{headline.name}" if preset.measure.startswith("tests.") else None
+        here = headline.format(mean(result.final(score) for result in results))
     arguments = preset.arguments()
     other = [
         name.replace("_", " ")

@@ -30,10 +30,10 @@ def reproduce(args: Namespace) -> int:
         raise SettingError(
             "reproduce: no table was given. Name one, such as fedgloss/table3, or --resume FOLDER."
         )
-    adds = args.cells or args.add_shadow or args.flatness or args.target
+    adds = args.cells or args.add_average or args.flatness or args.target
     if here is not None and (adds or args.list or args.out):
         raise SettingError(
-            "reproduce: --cells, --add-shadow, --flatness, --target, --list and --out need a "
+            "reproduce: --cells, --add-average, --flatness, --target, --list and --out need a "
             f"table, and {here} is a folder of runs. Name the table, with --out {here} to add to "
             "the folder."
         )
@@ -119,7 +119,9 @@ def _planned(args: Namespace, here: Path | None, folder: Path) -> TablePlan:
             else new_plan(folder, table.title, table.source)
         )
         cells = list(cells_of(table, args.cells))
-        cells += [cell.with_shadow(average) for average in args.add_shadow or [] for cell in cells]
+        cells += [
+            cell.with_average(average) for average in args.add_average or [] for cell in cells
+        ]
         scored = [cell for cell in cells if not (cell.needs_target or cell.needs_curvature)]
         cells += [
             one.with_flatness(word, args.set) for word in args.flatness or [] for one in scored

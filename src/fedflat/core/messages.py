@@ -70,7 +70,7 @@ class Broadcast:
     """For each client, how many clients come before it in this exchange and the sum of their mean
     batch sizes. Filled only if a piece needs it (`Piece.needs_cohort_order`)."""
     repetition: int = 0
-    """How often the client was asked before in this exchange; a chain may visit it again."""
+    """How often the client was asked before in this exchange; a chain may reach it again."""
 
     @cached_property
     def nbytes(self) -> int:

@@ -22,13 +22,13 @@ def derive(seed: int, purpose: str, *path: int) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
-def request_seed(round: int, client: int, visit: int = 0) -> tuple[int, ...]:
+def request_seed(round: int, client: int, repetition: int = 0) -> tuple[int, ...]:
     """The path of a client's random numbers in a round; repeated requests get other numbers.
 
     >>> request_seed(3, 7), request_seed(3, 7, 1)
     ((3, 7), (3, 7, 1))
     """
-    return (round, client, visit) if visit else (round, client)
+    return (round, client, repetition) if repetition else (round, client)
 
 
 def torch_generator(seed: int, purpose: str, *path: int) -> torch.Generator:

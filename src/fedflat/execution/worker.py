@@ -17,13 +17,13 @@ from fedflat.data.federation import Federation
 from fedflat.execution.client_pool import run_or_fail
 from fedflat.execution.main_module import importing
 from fedflat.execution.pickling import dumps, loads
-from fedflat.execution.profiling.worker_samples import tapped
+from fedflat.execution.profiling.worker_samples import sampled
 from fedflat.kernels.allocator import keep_memory
 from fedflat.registry.plugins import load_same
 
 
-def work(line: Connection, tap: Connection | None) -> None:
-    """Do everything a worker does; its profile goes to ``tap``."""
+def work(line: Connection, samples: Connection | None) -> None:
+    """Do everything a worker does; its profile goes to ``samples``."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
         job, fed = open_job(line.recv_bytes(), line.recv_bytes())
@@ -31,7 +31,7 @@ def work(line: Connection, tap: Connection | None) -> None:
         answer(line, error)
         return
     answer(line, None)
-    with tapped(tap):
+    with sampled(samples):
         _serve(line, job, fed)
 
 

@@ -40,7 +40,7 @@ FAILED = b"failed: "
 """How the last message of a worker begins that ends by an exception. A pickle never begins so."""
 
 
-def start(line: Connection, tap: Connection | None, safe_path: str | None) -> None:
+def start(line: Connection, samples: Connection | None, safe_path: str | None) -> None:
     """Do all of a worker's work. An exception is sent to the parent as text.
 
     ``safe_path`` is the parent's ``PYTHONSAFEPATH``, for processes that the user's code starts.
@@ -49,7 +49,7 @@ def start(line: Connection, tap: Connection | None, safe_path: str | None) -> No
     try:
         from fedflat.execution.worker import work
 
-        work(line, tap)
+        work(line, samples)
     except (
         EOFError,
         ConnectionResetError,

@@ -22,7 +22,7 @@ from fedflat.execution.client_pool import ClientPool, PoolOutcome, RemoteClientP
 from fedflat.execution.interrupt import ALL
 from fedflat.execution.main_module import REMEDY, MainModule, hidden, main_module_of
 from fedflat.execution.pickling import dumps, opened, packed
-from fedflat.execution.profiling.worker_samples import Taps
+from fedflat.execution.profiling.worker_samples import WorkerSamples
 from fedflat.execution.worker_died import WorkerDied, death_of
 from fedflat.execution.worker_start import FAILED, safe_path, start
 from fedflat.kernels.allocator import huge_pages, keep_memory
@@ -88,11 +88,11 @@ class PickledJob:
 def pickle_job(job: ClientJob, source: Source) -> PickledJob | str:
     """The job for worker processes; or why it cannot be sent, as the end of a sentence."""
     try:
-        parcel = packed((job, source))
+        pickled = packed((job, source))
     except Exception as error:
         return f"it cannot be pickled ({error})"
-    way, why = main_module_of(parcel.mains)
-    return why or PickledJob(parcel.content, way, named_plugins())
+    way, why = main_module_of(pickled.mains)
+    return why or PickledJob(pickled.content, way, named_plugins())
 
 
 @contextmanager
@@ -117,7 +117,7 @@ class _WorkerPool(RemoteClientPool):
     def __init__(self, order: PickledJob, n: int, threads: int) -> None:
         self.order, self.n, self.threads = order, n, threads
         self.context = multiprocessing.get_context("spawn")
-        self.taps = Taps(self.context)
+        self.samples = WorkerSamples(self.context)
         self.workers: dict[Connection, SpawnProcess] = {}
         self.busy: dict[Connection, tuple[int, Request]] = {}
         """Who works on what, and the number of its exchange."""
@@ -142,7 +142,7 @@ class _WorkerPool(RemoteClientPool):
             for _ in range(missing):
                 ours, theirs = self.context.Pipe()
                 process = self.context.Process(
-                    target=start, args=(theirs, self.taps.cut(), before), daemon=True
+                    target=start, args=(theirs, self.samples.open_line(), before), daemon=True
                 )
                 process.start()
                 theirs.close()
@@ -161,7 +161,7 @@ class _WorkerPool(RemoteClientPool):
 
     def close(self) -> None:
         """End all of them, in the middle of a request too."""
-        self.taps.collect(self.workers.values())
+        self.samples.collect(self.workers.values())
         for line, process in self.workers.items():
             line.close()
             process.kill()

@@ -1,4 +1,4 @@
-"""The executor for those who do not want to choose: by what is known before the first visit, and
+"""The executor that `auto` selects, by what is known before the first request, and
 never by a clock.
 
 The same command on the same machine chooses the same, so it gives the same bits, stopped and
@@ -23,9 +23,9 @@ from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.client_selection import selected_clients
 
 WORTH = 6.0
-"""Seconds of visits below which starting processes or tracing a network does not pay."""
+"""Seconds of client work below which starting processes or tracing a network does not pay."""
 LONG = 0.05
-"""Seconds of a visit below which sending it to another process costs more than it saves."""
+"""Seconds per request below which sending it to another process costs more than it saves."""
 MANY = 8
 """Clients at once from which a stack of them pays."""
 LOOKED_AT = 10
@@ -36,12 +36,12 @@ LOOKED_AT = 10
 class RunLoad:
     """What a run asks for, as far as it can be known beforehand."""
 
-    visits: int
+    requests: int
     cohort: int
     seconds: float
-    """About how long a visit takes one thread, by counting what it computes."""
+    """Estimated seconds of one request with one thread, from a count of its operations."""
     small: bool
-    """Whether the network is so small that most of a visit is not arithmetic."""
+    """Whether the network is so small that most of the time is not arithmetic."""
     stackable: bool
     """Tried only where it matters, as the next: both take time."""
     unsendable: str | None
@@ -54,10 +54,10 @@ class RunLoad:
         job, topology, server = setup.job, setup.exp.topology, setup.server
         describers = describers_of(setup.exp, job)
         before = setup.fed.population * sum(one.needs_model for one in describers)
-        visits, at_once = server.expected_clients(), server.parallel_clients()
+        requests, at_once = server.expected_clients(), server.parallel_clients()
         bare = cls(
-            before + visits,
-            setup.fed.population if before > visits else at_once,
+            before + requests,
+            setup.fed.population if before > requests else at_once,
             seconds(setup),
             job.learner.flat.layout.dim < SMALL,
             False,
@@ -78,12 +78,12 @@ class RunLoad:
 
     @property
     def run(self) -> float:
-        """About how long all visits take one thread."""
-        return self.seconds * self.visits
+        """Estimated seconds of all requests with one thread."""
+        return self.seconds * self.requests
 
 
 def seconds(setup: RunSetup) -> float:
-    """About how long a visit takes one thread, judging by clients of the first round."""
+    """Estimated seconds of one request with one thread, from clients of the first round."""
     local, registry, cost = setup.exp.local, setup.registry, setup.exp.method.cost
     server = setup.server
     first = selected_clients(server.select(0)) if server.groups_known else registry.clients
@@ -107,18 +107,18 @@ def choose(loads: Sequence[RunLoad]) -> tuple[Executor, str]:
     A run that asks one client at a time, among others that ask several, is content with what those
     need.
     """
-    cohort = max(min(load.cohort, load.visits) for load in loads)
+    cohort = max(min(load.cohort, load.requests) for load in loads)
     if cohort < 2:
         return _here(loads), "one client at a time, since no two are asked at once"
-    visit, run = min(load.seconds for load in loads), min(load.run for load in loads)
-    each = f"a visit is estimated at {_span(visit)}"
+    request, run = min(load.seconds for load in loads), min(load.run for load in loads)
+    each = f"a request is estimated at {_span(request)}"
     if run < WORTH:
         return InProcess(1), f"one client at a time: {each}, a whole run at {_span(run)}"
     if all(load.stackable for load in loads):
         return Stacked(1), f"all clients of a round in one stack: {each}, most of it not arithmetic"
     if any(load.device.partition(":")[0] != "cpu" for load in loads):
         return _here(loads), "one client at a time on the device"
-    if visit < LONG:
+    if request < LONG:
         return InProcess(1), f"one client at a time: {each}, too short to be sent elsewhere"
     workers = min(cores(), cohort)
     if workers < 2:

@@ -39,7 +39,7 @@ class RunLabel:
     seed: int
     place: int = 1
     total: int = 1
-    judged: Headline = ACCURACY
+    headline: Headline = ACCURACY
 
     @property
     def title(self) -> str:
@@ -73,7 +73,7 @@ class ProgressParts:
     speed: str = ""
 
     @classmethod
-    def of(cls, progress: Progress, judged: Headline) -> ProgressParts:
+    def of(cls, progress: Progress, headline: Headline) -> ProgressParts:
         """A run that has not begun has a number of rounds only."""
         if progress.described is not None:
             return cls(
@@ -81,18 +81,18 @@ class ProgressParts:
             )
         round = f"{progress.phase} round {progress.round}/{progress.rounds}".lstrip()
         if not progress.round:
-            return cls(round, _score(progress, judged))
+            return cls(round, _score(progress, headline))
         speed = f"{progress.speed:,.0f} samples/s"
         return cls(
             round,
-            _score(progress, judged),
+            _score(progress, headline),
             f"train loss {_short(progress.loss)}",
             _left(progress),
             speed,
         )
 
 
-def _score(progress: Progress, judged: Headline) -> tuple[str, str, str]:
+def _score(progress: Progress, headline: Headline) -> tuple[str, str, str]:
     """The last test score and the round it was computed in; a short form leaves the current round
     out.
 
@@ -101,10 +101,10 @@ def _score(progress: Progress, judged: Headline) -> tuple[str, str, str]:
     >>> _score(Progress(15, 40, row={"round": 15, "miou": 0.25}), Headline("miou", "mIoU", "%", 100.0))
     ('test mIoU 25.00 % (round 15)', 'test mIoU 25.00 %', 'test 25.00 %')
     """
-    if progress.row is None or judged.name not in progress.row:
+    if progress.row is None or headline.name not in progress.row:
         return "", "", ""
-    value, at = judged.with_unit(progress.row[judged.name]), progress.row["round"]
-    named = f"test {value}" if judged.name == ACCURACY.name else f"test {judged.label} {value}"
+    value, at = headline.with_unit(progress.row[headline.name]), progress.row["round"]
+    named = f"test {value}" if headline.name == ACCURACY.name else f"test {headline.label} {value}"
     short = "" if at == progress.round else f" (r{at})"
     return f"{named} (round {at})", f"{named}{short}", f"test {value}{short}"
 
@@ -112,8 +112,10 @@ def _score(progress: Progress, judged: Headline) -> tuple[str, str, str]:
 def _left(progress: Progress) -> tuple[str, str]:
     """The time left of the run and of the study, and a short form.
 
-    >>> _left(Progress(15, 40, pace=2.0)), _left(Progress(15, 40, pace=2.0, study_left=7800.0))
-    (('50s left', '50s left'), ('50s left (study 2h10m)', 'study 2h10m left'))
+    >>> _left(Progress(15, 40, seconds_per_round=2.0))
+    ('50s left', '50s left')
+    >>> _left(Progress(15, 40, seconds_per_round=2.0, study_left=7800.0))
+    ('50s left (study 2h10m)', 'study 2h10m left')
     >>> _left(Progress(40, 40)), _left(Progress(40, 40, study_left=7800.0))
     (('done', 'done'), ('done (study 2h10m left)', 'done'))
     """
@@ -137,16 +139,16 @@ def _short(loss: float) -> str:
     return f"{loss:.2g}" if abs(loss) < 0.1 else f"{loss:.2f}"
 
 
-def sentence(progress: Progress, judged: Headline = ACCURACY) -> str:
+def sentence(progress: Progress, headline: Headline = ACCURACY) -> str:
     """Round, test score, training loss, time left and speed."""
-    parts = ProgressParts.of(progress, judged)
+    parts = ProgressParts.of(progress, headline)
     return _line(parts.round, parts.score[0], parts.loss, parts.left[0], parts.speed)
 
 
 def fitted(progress: Progress, which: RunLabel, width: int) -> str:
     """The same and which run it is in one line: what there is room for, round and time left first,
     no broken word."""
-    lines = list(_lines(ProgressParts.of(progress, which.judged), which))
+    lines = list(_lines(ProgressParts.of(progress, which.headline), which))
     return next((line for line in lines if len(line) <= width), lines[-1])
 
 
@@ -269,6 +271,6 @@ class ConsoleReporter:
             now = time.monotonic()
             if now >= due or progress.round == progress.rounds:
                 due = now + max(PAUSE, (now - begun) / 10)
-                self.print_line(f"  {sentence(progress, which.judged)}")
+                self.print_line(f"  {sentence(progress, which.headline)}")
 
         return show

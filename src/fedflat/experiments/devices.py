@@ -34,18 +34,18 @@ def visit_seconds(
     return lasts
 
 
-def pace(exp: Experiment, population: ClientPopulation, cohort: Sequence[int]) -> str:
+def clock_remark(exp: Experiment, population: ClientPopulation, cohort: Sequence[int]) -> str:
     """A remark on the seconds that the clients of round 0 need; empty if there is no clock."""
     if exp.clock is None:
         return ""
     if exp.method.pooled:
-        return "no client computes in centralised training, so the clock tells no time"
+        return "no client computes in centralised training, so the clock measures no time"
     if not exp.topology.synchronous:
         return ""
     least, most = (
         span(of(population.keeps_to_end(client, 0) for client in cohort)) for of in (min, max)
     )
-    return f"by the clock a visit by itself takes {least} to {most} in round 0"
+    return f"by the clock one client takes {least} to {most} in round 0"
 
 
 def check_devices(exp: Experiment, population: ClientPopulation) -> None:
@@ -63,7 +63,7 @@ def check_devices(exp: Experiment, population: ClientPopulation) -> None:
         exp.clock.check(population.n_clients)
         if not exp.topology.synchronous and (exp.clock.drops_clients or exp.clock.extra):
             raise SettingError(
-                f"{exp.topology} waits for nobody, so there is no round that a deadline could end, "
+                f"{exp.topology} does not wait for clients, so there is no round that a deadline could end, "
                 "that clients could miss, or that more could be asked for than are needed, as "
                 f"{exp.clock} says. Leave that out."
             )

@@ -82,7 +82,7 @@ class Fresh(Initializer):
 
 
 class LoadedWeights(Initializer):
-    """Weights that somebody has written."""
+    """Weights from a file."""
 
     keep: str
 
@@ -186,10 +186,10 @@ class FromRun(LoadedWeights):
 
 @dataclass(frozen=True, repr=False)
 class Pretrained(Initializer):
-    """Weights trained in one place first: ``rounds`` visits to everything that ``on``, or the
+    """Weights trained in one place first: ``rounds`` rounds of training on all that ``on``, or the
     server itself, holds.
 
-    The work of a visit is the run's own, but for the settings here. With ``styles`` every image is
+    Training uses the settings of the run, except for those given here. With ``styles`` every image is
     trained on in the style of a client, drawn anew each time: ``True`` or a ``mean_style(...)``,
     which every client is then asked for. It is a run of its own in the folder ``start`` of the run
     folder: it can be stopped and gone on with, and looked at.

@@ -13,8 +13,8 @@ from fedflat.experiments.state import RunState
 
 PRETRAINING = "pre-training"
 RECENT, APART = 300.0, 1.0
-"""Time left is judged by so many seconds, remembered so far apart: machines are shared, and what
-was slow an hour ago need not be now."""
+"""The time left is estimated from the last `RECENT` seconds, with marks at least `APART` seconds apart.
+Other work on the machine may end, so rounds that are long past do not count."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Progress:
     """The last evaluation."""
     speed: float = 0.0
     """Examples trained on in a second of exchanges, since this process took the run up."""
-    pace: float = 0.0
-    """Seconds a round, over the rounds of the last minutes."""
+    seconds_per_round: float = 0.0
+    """Over the rounds of the last minutes."""
     described: tuple[int, int] | None = None
     """Before round 0: how many clients sent their description, of how many."""
     phase: str = ""
@@ -41,7 +41,7 @@ class Progress:
     @property
     def left(self) -> float:
         """Seconds until the last round is done."""
-        return self.pace * (self.rounds - self.round)
+        return self.seconds_per_round * (self.rounds - self.round)
 
 
 OnProgress = Callable[[Progress], None]
@@ -62,11 +62,11 @@ class Stopwatch:
         while len(self.marks) > 1 and self.marks[1][1] <= now.seconds - RECENT:
             self.marks.popleft()
         made, at = self.marks[0]
-        pace = (now.seconds - at) / (run.round - made)
+        per_round = (now.seconds - at) / (run.round - made)
         if now.seconds >= self.marks[-1][1] + APART:
             self.marks.append((run.round, now.seconds))
         last = next((row for row in reversed(rows) if "model" in row), None)
-        return Progress(run.round, rounds, loss, last, speed, pace)
+        return Progress(run.round, rounds, loss, last, speed, per_round)
 
 
 @dataclass
@@ -79,7 +79,7 @@ class StudyTime:
 
     runs: Sequence[tuple[str, int]]
     """The method of each run, and its rounds; no rounds if the run is done already."""
-    paces: dict[str, float] = field(default_factory=dict)
+    seconds_of: dict[str, float] = field(default_factory=dict)
     """Seconds a round, by method."""
 
     def timed(self, place: int, on_progress: OnProgress) -> OnProgress:
@@ -89,9 +89,9 @@ class StudyTime:
         def with_study_left(progress: Progress) -> None:
             if not later or not progress.round or progress.phase:
                 return on_progress(progress)
-            self.paces[method] = progress.pace
-            usual = fmean(self.paces.values())
-            after = sum(rounds * self.paces.get(name, usual) for name, rounds in later)
+            self.seconds_of[method] = progress.seconds_per_round
+            usual = fmean(self.seconds_of.values())
+            after = sum(rounds * self.seconds_of.get(name, usual) for name, rounds in later)
             return on_progress(replace(progress, study_left=progress.left + after))
 
         return with_study_left

@@ -7,7 +7,7 @@ import torch
 from fedflat.client.piece import ModelInfo
 from fedflat.data.federation import DataSpec, Federation, PartitionedFederation
 from fedflat.execution.client_states import usual_budget
-from fedflat.experiments.devices import pace
+from fedflat.experiments.devices import clock_remark
 from fedflat.experiments.prepare import attacked_run, describers_of
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.client_selection import selected_clients
@@ -38,7 +38,7 @@ def remarks(setup: RunSetup, state_memory: int | None = None) -> list[str]:
             where = "each its own part on its own disk"
         found.append(f"clients will remember up to {size(nbytes)} in all, {where}")
     if exp.clock is not None and server.groups_known:
-        found.append(pace(exp, server.population, selected_clients(server.select(0))))
+        found.append(clock_remark(exp, server.population, selected_clients(server.select(0))))
     found += [
         f"before round 0 every client is asked for {one}: {one.reveals}"
         for one in describers_of(setup.exp, setup.job)

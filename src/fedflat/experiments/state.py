@@ -67,9 +67,9 @@ class RunState:
                 **extras,
             }
         for key, notes in self.averages.items():
-            groups[f"shadow/{key}"] = {}  # there, even with nothing to note yet
+            groups[f"average/{key}"] = {}  # there, even with nothing to note yet
             for name, tensor in notes.items():
-                groups[f"shadow/{key}/{name}"] = {"value": tensor}
+                groups[f"average/{key}/{name}"] = {"value": tensor}
         return groups | {CLIENTS: self.clients.table(self.round)}
 
     def values(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def state_of_groups(
             sent[int(rest)] = _broadcast(int(rest), group)
         elif kind == "server":
             states.setdefault(slot, {})[rest] = group
-        elif kind == "shadow":
+        elif kind == "average":
             key, _, note = rest.partition("/")
             notes = averages.setdefault(key, {})
             if note:

@@ -46,7 +46,7 @@ class CurvatureProgress:
         yield
         self.total += self.done - start - self.plan[what]
 
-    def tick(self, share: float) -> None:
+    def on_share(self, share: float) -> None:
         """Add a share of a pass over the set."""
         self.done += share * self.weight
         self.total = max(self.total, self.done)
@@ -99,7 +99,7 @@ def curvature(
     hessian, parts, _ = _prepare(learner, model, used, batch_size, memory, **options)
     room = quarter(memory)
     progress = CurvatureProgress({name: one.products for name, one in parts.items()}, on_progress)
-    hessian.tick = progress.tick
+    hessian.on_share = progress.on_share
     norm = float(torch.linalg.vector_norm(model.params.double()))
     result: dict[str, Any] = {
         "loss": hessian.loss,
@@ -115,7 +115,12 @@ def curvature(
         hessian.release()
         with progress.part("subsample", weight=1 / PARTS):
             again = partial(
-                Hessian, learner, model, batch_size=batch_size, hold=room, tick=progress.tick
+                Hessian,
+                learner,
+                model,
+                batch_size=batch_size,
+                hold=room,
+                on_share=progress.on_share,
             )
             result["subsample"] = spread(used, again, trace=probes > 0, seed=seed, memory=room)
     return result
@@ -242,7 +247,7 @@ def _eigenvalues(hessian: Hessian, k: int, seed: int, memory: int) -> dict[str, 
 def _sharpness(hessian: Hessian, rho: float, progress: CurvatureProgress) -> dict[str, float]:
     """Return the sharpness in SAM's ball and, with the same radius, in ASAM's."""
     objective = hessian.objective
-    objective.tick = progress.tick
+    objective.on_share = progress.on_share
     plain = sharpness(objective.gradient, hessian.params, rho)
     adaptive = sharpness(objective.gradient, hessian.params, rho, adaptive=True)
     return {

@@ -27,7 +27,7 @@ from fedflat.core.flat import Layout, Model
 from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData
 from fedflat.errors import SettingError, nearest, number
-from fedflat.flatness.objective import BATCH, Objective, Tick, flatten, no_tick
+from fedflat.flatness.objective import BATCH, Objective, OnShare, flatten, ignore_progress
 from fedflat.kernels.convolution import convolving
 from fedflat.settings.groups import DIRECT
 from fedflat.tasks.average import Average
@@ -73,7 +73,7 @@ class ProductCost:
 class Hessian:
     """The Hessian of the mean loss of `model` over `data`, for products `hessian @ v`.
 
-    `v` is a vector or a matrix of columns. `hold` is the number of bytes for stored graphs. `tick`
+    `v` is a vector or a matrix of columns. `hold` is the number of bytes for stored graphs. `on_share`
     is called after each batch.
 
     learner
@@ -90,11 +90,11 @@ class Hessian:
         *,
         batch_size: int = BATCH,
         hold: int = HOLD,
-        tick: Tick = no_tick,
+        on_share: OnShare = ignore_progress,
     ) -> None:
         number("hessian", "hold", hold, low=0, whole=True)
         self.objective = Objective(learner, model.buffers, data, batch_size=batch_size)
-        self.hold, self.tick = hold, tick
+        self.hold, self.on_share = hold, on_share
         self._leaves = self.objective.leaves(model.params)
         self._graphs: dict[int, tuple[Sequence[Tensor], float]] = {}
         self._bytes, self._largest = 0, 1
@@ -204,7 +204,7 @@ class Hessian:
                 row.add_(
                     _hessian_product([gradients[j] for j in chosen], vector, leaves), alpha=weight
                 )
-                self.tick(share)
+                self.on_share(share)
             del gradients  # before the next graph is built
         return total.div_(mean.scale).T.reshape(v.shape)
 

@@ -21,11 +21,11 @@ from fedflat.tasks.average import Average
 
 BATCH = 128
 
-Tick = Callable[[float], None]
+OnShare = Callable[[float], None]
 """Called after each batch with its share of a pass over the whole set."""
 
 
-def no_tick(share: float) -> None:
+def ignore_progress(share: float) -> None:
     """Ignore progress."""
 
 
@@ -43,7 +43,7 @@ class Objective:
         data: ClientData,
         *,
         batch_size: int = BATCH,
-        tick: Tick = no_tick,
+        on_share: OnShare = ignore_progress,
     ) -> None:
         number("flatness", "batch_size", batch_size, low=1, whole=True)
         if len(data) == 0:
@@ -53,7 +53,12 @@ class Objective:
             )
         flat = FlatModule(learner.module(), dtype=learner.dtype, device=learner.device)
         flat.buffers = buffers
-        self.learner, self.data, self.batch_size, self.tick = learner, data, batch_size, tick
+        self.learner, self.data, self.batch_size, self.on_share = (
+            learner,
+            data,
+            batch_size,
+            on_share,
+        )
         self.layout, self.module = flat.layout, flat.module.eval()
 
     def batches(self) -> Iterator[tuple[Batch, float]]:
@@ -86,7 +91,7 @@ class Objective:
             for batch, share in self.batches():
                 loss, count = self.batch_loss(leaves, batch)
                 total += mean.weight(len(batch), count) * float(loss)
-                self.tick(share)
+                self.on_share(share)
         return total / mean.scale
 
     def gradient(self, w: Tensor) -> tuple[float, Tensor]:
@@ -101,7 +106,7 @@ class Objective:
             weight = mean.weight(len(batch), count)
             gradient.add_(flatten(parts), alpha=weight)
             total += weight * float(loss.detach())
-            self.tick(share)
+            self.on_share(share)
         return total / mean.scale, gradient.div_(mean.scale)
 
 

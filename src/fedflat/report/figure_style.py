@@ -13,7 +13,7 @@ from fedflat.report.collect import Document
 
 COLUMN, PAGE = 3.3, 6.9
 LEGEND, TITLE = 46, 26
-"""Letters in a line of a legend a column wide, and of the title of one of four panels."""
+"""Characters in a line of a legend a column wide, and of the title of one of four panels."""
 COLORS = (
     "#0067a5",
     "#c44d00",

@@ -29,7 +29,7 @@ from fedflat.server.client_selection import Chain
 from fedflat.server.ledger import Ledger
 from fedflat.server.piece import Send
 from fedflat.server.replies import (
-    SHADOW,
+    AVERAGE,
     ReplyCollector,
     ReplySettings,
     TooFewReplies,
@@ -81,7 +81,7 @@ class RequestBatch(Sequence[Request]):
     def to(self, client: int) -> Request:
         """The request to one client, with the state of its own pieces."""
         state = self.clients.state(client)
-        own = state and {k: kept for k, kept in state.items() if not k.startswith(SHADOW)}
+        own = state and {k: kept for k, kept in state.items() if not k.startswith(AVERAGE)}
         return Request(client, self.broadcast_to(client), own, self.id(client))
 
     def broadcast_to(self, client: int) -> Broadcast:

@@ -23,7 +23,7 @@ from fedflat.server.averaging import AverageState, ModelAverage, RunInfo
 from fedflat.server.client_evaluation import ClientEvaluation
 from fedflat.server.ledger import Ledger
 
-SHADOW = "shadow:"
+AVERAGE = "average:"
 """Prefix of the keys under which averages keep their own state of a client."""
 NAMED = 5
 """The most failures that a message names."""
@@ -305,7 +305,7 @@ def _update_average(
     reply: Reply | ReplyBatch,
 ) -> ClientState:
     assert isinstance(reply, Reply)
-    key = SHADOW + average.key
+    key = AVERAGE + average.key
     kept = dict(clients.state(reply.client).get(key, {})) if average.client_vectors else {}
     average.on_reply(state, kept, info, reply)
     return {key: kept} if kept else {}

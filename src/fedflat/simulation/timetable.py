@@ -21,7 +21,7 @@ from math import inf
 from fedflat.core.failures import AWAY, LATE
 from fedflat.simulation.clock import Fleet
 
-VisitKey = tuple[int, int]
+RequestKey = tuple[int, int]
 """A client, and how often it occurs earlier in its chain."""
 
 
@@ -51,7 +51,7 @@ class Completion:
 
     at: float
     """When its reply arrives, or when the server knows that none will."""
-    visit: VisitKey | None = None
+    request: RequestKey | None = None
     """The client that failed, if no reply arrives."""
     reason: str = ""
     why: str = ""
@@ -71,7 +71,7 @@ class Timetable:
     """The end of each chain."""
     surplus: frozenset[int] = frozenset()
     """Indices of the chains that the server does not wait for."""
-    lost: Mapping[VisitKey, Completion] = field(default_factory=dict)
+    lost: Mapping[RequestKey, Completion] = field(default_factory=dict)
     """The clients that failed in a chain that was needed."""
 
 
@@ -93,11 +93,11 @@ def timetable(
     """
     ended = [_run_chain(fleet, t, start, way, busy or {}) for way in chains]
     needed = fleet.clock.waited_for(len(chains)) if choose else len(chains)
-    arrivals = sorted((one.at, place) for place, one in enumerate(ended) if one.visit is None)
+    arrivals = sorted((one.at, place) for place, one in enumerate(ended) if one.request is None)
     if len(arrivals) >= needed:
         first = frozenset(place for _, place in arrivals[:needed])
         return Timetable(arrivals[needed - 1][0], ended, frozenset(range(len(chains))) - first)
-    lost = {one.visit: one for one in ended if one.visit is not None}
+    lost = {one.request: one for one in ended if one.request is not None}
     return Timetable(max(one.at for one in ended), ended, lost=lost)
 
 
@@ -119,8 +119,8 @@ def _run_chain(
             sent = begins + _transfer_seconds(fleet, chain, place + 1)
         else:
             begins, sent = done, done + device.sends(chain.up)
-        visit = leg.client, clients[:place].count(leg.client)
-        failure = failure or _failure(fleet, t, visit, request_at, sent, deadline, start)
+        request = leg.client, clients[:place].count(leg.client)
+        failure = failure or _failure(fleet, t, request, request_at, sent, deadline, start)
         free[leg.client], request_at = min(sent, failure.at) if failure else sent, begins
     return (
         Completion(sent, would=sent, free=free)
@@ -142,31 +142,31 @@ def _transfer_seconds(fleet: Fleet, chain: ChainPlan, place: int) -> float:
 def _failure(
     fleet: Fleet,
     t: int,
-    visit: VisitKey,
+    request: RequestKey,
     request_at: float,
     sent: float,
     deadline: float,
     start: float,
 ) -> Completion | None:
     """Return how a client fails, given the times of its request and reply; or None."""
-    until = fleet.until(visit[0], t, request_at)
+    until = fleet.until(request[0], t, request_at)
     if request_at < deadline and until is None:
         return Completion(
             request_at,
-            visit,
+            request,
             AWAY,
             f"when it was requested, {_seconds(request_at - start)} after the exchange began",
         )
     if until is not None and until < min(sent, deadline):
         return Completion(
-            until, visit, AWAY, f"it left {_seconds(until - start)} after the exchange began"
+            until, request, AWAY, f"it left {_seconds(until - start)} after the exchange began"
         )
     if sent > deadline:
         why = (
             f"its part would have ended after {_seconds(sent - start)}, "
             f"the deadline is {_seconds(deadline - start)}"
         )
-        return Completion(deadline, visit, LATE, why)
+        return Completion(deadline, request, LATE, why)
     return None
 
 

@@ -192,7 +192,7 @@ def _nobody(fleet: Fleet, start: float, found: Timetable) -> str:
             "none of those who were asked stayed until its reply was sent. Ask more clients a "
             "round (--clients-per-round, or extra=... in the clock), or let them stay longer."
         )
-    among = "nobody met" if len(late) == len(found.lost) else "of those who were there nobody met"
+    among = "no client met" if len(late) == len(found.lost) else "of the available clients none met"
     return (
         f"{among} the deadline of {fleet.clock.deadline:g} s; the first reply would have come "
         f"after {min(late):.4g} s. Set a later deadline, give clients less to do, or ask more "

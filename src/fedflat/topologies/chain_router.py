@@ -29,7 +29,7 @@ class ChainStep:
 class _Progress:
     """What the clients of a chain have done so far."""
 
-    visits: int
+    trained: int
     model: Model
     examples: int
     """Each client's once."""
@@ -72,7 +72,7 @@ class ChainRouter:
     def remaining(self, place: int) -> Chain:
         """Clients of a chain that are still to be asked."""
         done = self._done.get(place)
-        return self.chains[place][done.visits if done else 0 :]
+        return self.chains[place][done.trained if done else 0 :]
 
     def next(self, place: int) -> tuple[int, Broadcast]:
         """The next client of a chain and its broadcast: the server's model for the first client,
@@ -80,14 +80,14 @@ class ChainRouter:
         done, chain = self._done.get(place), self.chains[place]
         if done is None:
             return chain[0], self.broadcast
-        client, model = chain[done.visits], done.model
-        visit = chain[: done.visits].count(client)
+        client, model = chain[done.trained], done.model
+        repetition = chain[: done.trained].count(client)
         return client, replace(
             self.broadcast,
             params=model.params,
             buffers=model.buffers,
             repeat=False,
-            repetition=visit,
+            repetition=repetition,
         )
 
     def starts_chain(self, client: int) -> bool:
@@ -113,7 +113,7 @@ class ChainRouter:
         first = 0 if reply.client in self._visited else 1
         self._visited.add(reply.client)
         self._done[place] = _Progress(
-            before.visits + 1,
+            before.trained + 1,
             Model(before.model.params - reply.delta, reply.buffers),
             before.examples + first * reply.examples,
             before.weight + first * reply.weight,

@@ -23,7 +23,7 @@ from fedflat.client.sharpness import Sam
 from fedflat.client.training import Request
 from fedflat.core.messages import Broadcast, _Mean
 from fedflat.data.examples import ClientData
-from fedflat.execution.profiling import worker_samples as taps
+from fedflat.execution.profiling import worker_samples
 from fedflat.execution.profiling.categories import START
 from fedflat.execution.profiling.report import Profile, shares
 from fedflat.execution.profiling.worker_samples import tapping
@@ -87,29 +87,29 @@ def test_only_the_profile_is_added(done: Done) -> None:
 
 @pytest.mark.slow  # needs a quiet machine: looks that come late tell a stack too much or too little
 def test_a_model_that_sleeps_is_most_of_it(done: Done) -> None:
-    there = done.profile.worker_rooms if done.profile.workers else done.profile.rooms
-    visits = {room: seconds for room, seconds in there.items() if room != "waiting"}
+    there = done.profile.worker_categories if done.profile.workers else done.profile.categories
+    visits = {category: seconds for category, seconds in there.items() if category != "waiting"}
     assert shares(visits)["local gradient"] > 0.5
-    assert shares(done.profile.rooms)["other"] < 0.2
+    assert shares(done.profile.categories)["other"] < 0.2
 
 
 def test_where_the_time_went(done: Done) -> None:
     """Visits are where they are made."""
-    assert done.profile.rooms["evaluation"] > 0
+    assert done.profile.categories["evaluation"] > 0
     assert done.profile.rounds == 3
     if done.profile.workers:
         assert len(done.profile.workers) == 2
-        assert done.profile.worker_rooms["local gradient"] > 0
-        assert done.profile.rooms["local gradient"] == 0
-        assert done.profile.rooms["waiting"] > 0
-        assert done.profile.rooms[START] > 0
+        assert done.profile.worker_categories["local gradient"] > 0
+        assert done.profile.categories["local gradient"] == 0
+        assert done.profile.categories["waiting"] > 0
+        assert done.profile.categories[START] > 0
     else:
-        assert done.profile.rooms["local gradient"] > 0
+        assert done.profile.categories["local gradient"] > 0
 
 
 def test_the_files_say_the_same(done: Done) -> None:
     found = json.loads((done.folder / "profile.json").read_text())
-    assert found["here"]["seconds"] == done.profile.rooms
+    assert found["here"]["seconds"] == done.profile.categories
     scope = json.loads((done.folder / "profile.speedscope.json").read_text())
     assert len(scope["profiles"]) == 1 + len(done.profile.workers)
     for one, samples in zip(scope["profiles"], done.profile.processes.values(), strict=True):
@@ -139,7 +139,7 @@ def slowed(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.slow  # as above
 @pytest.mark.parametrize(
-    ("owner", "name", "room"),
+    ("owner", "name", "category"),
     [
         (Sam, "gradient", "piece arithmetic"),
         (ClientData, "batch", "data"),
@@ -149,7 +149,7 @@ def slowed(method: Callable[..., Any]) -> Callable[..., Any]:
     ],
 )
 def test_what_is_slow_shows(
-    owner: Any, name: str, room: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    owner: Any, name: str, category: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(owner, name, slowed(getattr(owner, name)))
     got: list[Profile] = []
@@ -161,8 +161,8 @@ def test_what_is_slow_shows(
         checkpoint_every=0,
         profile=got.append,
     )
-    found = shares(got[0].rooms)
-    assert max(found, key=found.__getitem__) == room
+    found = shares(got[0].categories)
+    assert max(found, key=found.__getitem__) == category
 
 
 def test_ctrl_c_leaves_the_profile_of_what_was_done(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_ctrl_c_leaves_the_profile_of_what_was_done(tmp_path: Path) -> None:
 
 def test_workers_are_asked_in_the_middle_of_a_visit(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was killed gives nothing; one at work tells what it has seen so far."""
-    monkeypatch.setattr(taps, "PATIENCE", 600.0)
+    monkeypatch.setattr(worker_samples, "PATIENCE", 600.0)
     setup = prepare(experiment(model=Slow(), sampler=Cohorts(clients=5)))
     start = setup.job.learner.initial()
     requests = [
@@ -247,7 +247,7 @@ def test_typed(
         == 0
     )
     said, told = capsys.readouterr()
-    assert "room" not in said
+    assert "category" not in said
     folders = ["here/01-fedavg/seed-0", "here/02-fedsam-rho=0.1/seed-0"]
     assert told.count("Where the time of 3 rounds went") == 2
     for folder in folders:

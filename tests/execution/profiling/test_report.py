@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.execution.profiling.categories import ROOMS, START
+from fedflat.execution.profiling.categories import CATEGORIES, START
 from fedflat.execution.profiling.report import (
     Profile,
     error,
@@ -39,7 +39,7 @@ def test_one_process() -> None:
     assert said.splitlines() == [
         "Where the time of 4 rounds went, 6.0 s:",
         "",
-        "room            seconds  share %  s a round",
+        "category        seconds  share %  s a round",
         "--------------  -------  -------  ---------",
         "local gradient     3.00     75.0     0.7500",
         "data               1.00     25.0     0.2500",
@@ -84,7 +84,7 @@ def test_profile_json() -> None:
     found = json.loads(profile_json(Profile(HERE, WORKERS, rounds=4)))
     assert found["rounds"] == 4
     assert found["here"]["seconds"] == {
-        **dict.fromkeys(ROOMS, 0.0),
+        **dict.fromkeys(CATEGORIES, 0.0),
         "local gradient": 3.0,
         "data": 1.0,
         START: 2.0,
@@ -101,7 +101,7 @@ def test_profile_json() -> None:
     assert "workers" not in json.loads(profile_json(Profile(HERE)))
 
 
-@given(st.dictionaries(st.sampled_from(ROOMS), st.floats(0.01, 1e4), min_size=1))
+@given(st.dictionaries(st.sampled_from(CATEGORIES), st.floats(0.01, 1e4), min_size=1))
 def test_shares_add_up_to_one(spent: dict[str, float]) -> None:
     found = shares(spent)
     assert START not in found

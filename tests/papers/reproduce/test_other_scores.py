@@ -28,7 +28,7 @@ from fedflat.papers.reproduce.summary import TableLine, lines
 from fedflat.papers.reproduce.verdict import (
     ANOTHER,
     DIFFERS,
-    NOBODY,
+    NO_BASELINE,
     ORDER,
     WITHIN,
     decimals,
@@ -93,7 +93,9 @@ def test_the_order_of_the_paper_is_judged_as_it_is_printed() -> None:
     low, high = status("low", 0.2, 0.25), status("high", 0.4, 0.45)
     assert order(low, [high]) == order(high, [low]) == ORDER
     assert order(status("low", 0.2, 0.5), [high]) == ANOTHER
-    assert order(low, [status("high", 40.0, 45.0, judged=ACCURACY)]) == NOBODY  # not the same score
+    assert (
+        order(low, [status("high", 40.0, 45.0, headline=ACCURACY)]) == NO_BASELINE
+    )  # not the same score
 
 
 def test_digits_of_small_numbers() -> None:
@@ -127,7 +129,7 @@ def test_the_files_of_a_table_without_a_unit(tmp_path: Path) -> None:
 
 
 def test_the_files_of_a_table_of_two_scores(tmp_path: Path) -> None:
-    made = plan(tmp_path, status("a", 0.512, 0.512), status("b", 90.0, 90.0, judged=ACCURACY))
+    made = plan(tmp_path, status("a", 0.512, 0.512), status("b", 90.0, 90.0, headline=ACCURACY))
     rows = [line.split(" | ") for line in markdown(*made).splitlines() if line.startswith("|")]
     assert rows[0][2:5] == ["score", "paper", "ours"]
     assert [row[2:5] for row in rows[2:]] == [
@@ -141,7 +143,7 @@ def test_the_files_of_a_table_of_two_scores(tmp_path: Path) -> None:
 
 
 def test_accuracies_are_written_as_they_were(tmp_path: Path) -> None:
-    made = plan(tmp_path, status("b", 90.0, 90.0, judged=ACCURACY))
+    made = plan(tmp_path, status("b", 90.0, 90.0, headline=ACCURACY))
     assert "| paper % | ours % |" in markdown(*made)
     assert "headline" not in as_csv(*made)
     assert "headline" not in as_json(*made)

@@ -183,7 +183,7 @@ def test_cut_and_gone_on_with_is_the_whole(
 
 def test_a_shadow_more(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    words = ("--cells", "plain", "--add-shadow", "ema(gamma=0.5)", "--rounds", 2, "--out", out)
+    words = ("--cells", "plain", "--add-average", "ema(gamma=0.5)", "--rounds", 2, "--out", out)
     assert reproduce(table(tmp_path), *words) == 0
     cells = json.loads((out / "table.json").read_text())["cells"]
     assert [(cell["cell"], cell["verdict"]) for cell in cells] == [
@@ -260,7 +260,7 @@ def newest(run: Path) -> int:
         (("toy", "--seeds", "1,1"), "--seeds must be a number of seeds (3) or a list"),
         (("toy", "--table"), "--table needs a folder of runs, found 'toy'"),
         (("--resume", "nowhere"), "nowhere is not a folder of `fedflat reproduce`"),
-        (("toy", "--cells", "fedavg", "--add-shadow", "wimma()"), "unknown method 'wimma'"),
+        (("toy", "--cells", "fedavg", "--add-average", "wimma()"), "unknown method 'wimma'"),
     ],
 )
 def test_refusals(

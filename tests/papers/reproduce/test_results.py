@@ -158,7 +158,7 @@ def test_tables_have_the_numbers_of_the_presets(folder: Path) -> None:
     }
     for entry in open_plan(folder, reading=True).entries:
         own, plain = entry.cell, known[entry.cell.name.partition("+")[0]]
-        expected = plain if own.name in known else plain.with_shadow("wima()")
+        expected = plain if own.name in known else plain.with_average("wima()")
         assert (own.figure, own.table, own.measure) == (
             expected.figure,
             expected.table,

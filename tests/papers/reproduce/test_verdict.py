@@ -14,7 +14,7 @@ from fedflat.papers.reproduce.verdict import (
     ANOTHER,
     DIFFERS,
     NEAR,
-    NOBODY,
+    NO_BASELINE,
     NONE,
     OPEN,
     ORDER,
@@ -115,7 +115,7 @@ def test_a_stretched_run_is_no_whole_schedule() -> None:
 
 def test_pairs_the_paper_does_not_tell_apart_do_not_count() -> None:
     prox = cell("fedprox", 59.8, 0.5)  # 0.1 below FedAvg, the spreads are 0.9
-    assert order(status(FEDAVG, 40.0), [status(prox, 41.0)]) == NOBODY
+    assert order(status(FEDAVG, 40.0), [status(prox, 41.0)]) == NO_BASELINE
     assert order(status(FEDAVG, 40.0), [status(prox, 41.0), status(GLOSS, 42.0)]) == ORDER
     assert order(status(FEDAVG, 43.0), [status(prox, 41.0), status(GLOSS, 42.0)]) == ANOTHER
 
@@ -129,11 +129,15 @@ def test_one_pair_that_is_wrong_or_too_near_spoils_the_order() -> None:
 
 def test_other_data_are_not_compared() -> None:
     other = replace(GLOSS, arguments={**ARGUMENTS, "on": "cifar100(lda(0))"})
-    assert order(status(FEDAVG, 90.0), [status(other, 50.0)]) == NOBODY
+    assert order(status(FEDAVG, 90.0), [status(other, 50.0)]) == NO_BASELINE
 
 
 def test_other_networks_are_not_compared_but_other_settings_of_one_are() -> None:
-    for model, said in (("cnn(pool_first=False)", ORDER), ("resnet18()", NOBODY), ("", NOBODY)):
+    for model, said in (
+        ("cnn(pool_first=False)", ORDER),
+        ("resnet18()", NO_BASELINE),
+        ("", NO_BASELINE),
+    ):
         other = replace(GLOSS, arguments={**ARGUMENTS, "model": model})
         assert order(status(FEDAVG, 40.0), [status(other, 50.0)]) == said
 
@@ -151,7 +155,7 @@ def test_what_does_not_converge() -> None:
 
 def test_a_cell_without_a_number() -> None:
     assert verdict(status(cell("fedavg+wima", None), 70.0), [status(GLOSS, 60.0)]).word == NONE
-    assert order(status(FEDAVG, 80.0), [status(cell("fedavg+wima", None), 70.0)]) == NOBODY
+    assert order(status(FEDAVG, 80.0), [status(cell("fedavg+wima", None), 70.0)]) == NO_BASELINE
 
 
 def test_digits_as_printed() -> None:

@@ -45,7 +45,7 @@ RUN: dict[str, Any] = {
 }
 ONE = (torch.rand(1, 1, 8, 8), torch.zeros(1, dtype=torch.long))
 LONELY = ff.clients_of([ONE, ONE], test=ONE, classes=2)
-OWN = ("recovery_visits", "discriminator_loss", "generator_loss")
+OWN = ("recovery_requests", "discriminator_loss", "generator_loss")
 """What the attack itself adds to an evaluation."""
 
 
@@ -146,7 +146,7 @@ def test_the_run_does_not_change(topology: str, executor: Any) -> None:
     )
     assert torch.equal(honest.model.params, spied.model.params)
     assert plain(honest.rows) == plain(spied.rows)
-    visits = [row["recovery_visits"] for row in spied.rows]
+    visits = [row["recovery_requests"] for row in spied.rows]
     assert visits == sorted(visits)
 
 
@@ -161,7 +161,7 @@ def test_everybody_who_visits_agrees(tmp_path: Path) -> None:
         ff.run("fedsam", **one, attack=GAN, out=tmp_path / name, executor=executor, quiet=True)
         found.append(attack_state(tmp_path / name))
     assert all(torch.equal(found[0][name], other[name]) for other in found[1:] for name in found[0])
-    assert int(found[0]["visits"]) > 0
+    assert int(found[0]["requests"]) > 0
 
 
 def test_stopped_and_resumed(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_stopped_and_resumed(tmp_path: Path) -> None:
     assert final(tmp_path / "run") == final(tmp_path / "whole")
     assert timeless(rows(tmp_path / "run")) == timeless(rows(tmp_path / "whole"))
     one, other = (attack_state(tmp_path / name) for name in ("run", "whole"))
-    assert one.keys() == other.keys() == {"params", "buffers", "losses", "visits"}
+    assert one.keys() == other.keys() == {"params", "buffers", "losses", "requests"}
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -216,7 +216,7 @@ def test_a_visit_by_hand() -> None:
                 adams[1].zero_grad(), loss.backward(), adams[1].step()
     flat = torch.cat([p.detach().reshape(-1) for p in made.parameters()])
     assert torch.allclose(notes["params"], flat, rtol=0, atol=1e-10)
-    assert int(notes["visits"]) == 2
+    assert int(notes["requests"]) == 2
 
 
 def test_it_listens_to_what_its_client_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:

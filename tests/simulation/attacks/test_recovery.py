@@ -62,7 +62,7 @@ def test_what_was_recovered(attacked: Path, capsys: pytest.CaptureFixture[str]) 
     subject = LoadedRun(attacked)
     found = RecoveryAnalysis().analyse(subject, Scope(), silent)
     result = found.result
-    assert (result["client"], result["visits"], result["made"]) == (1, 2, 300)
+    assert (result["client"], result["requests"], result["made"]) == (1, 2, 300)
     everybody = subject.setup.fed.pooled().data(0)
     judge = train_feature_network(everybody, (1, 8, 8), 10, steps=10)
     both = everybody, subject.setup.fed.test
@@ -111,7 +111,7 @@ def test_it_is_shown_in_the_report(attacked: Path, tmp_path: Path) -> None:
     found = collect([attacked])
     [item] = found["recovery"]
     assert item["recovered"].startswith("iVBORw0KGgo")
-    assert item["visits"] == 2
+    assert item["requests"] == 2
     assert not any("recovered" in said for said in found["missing"])
     [analysis] = (attacked / "analysis").glob("recovery-*.json")
     kept = analysis.read_text()

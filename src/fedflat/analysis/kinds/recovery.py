@@ -28,7 +28,7 @@ class RecoveryAnalysis(Analysis):
     of_every_run = False
     result_schema = {
         "client": int,
-        "visits": int,
+        "requests": int,
         "features": str,
         "real": int,
         "made": int,
@@ -61,7 +61,7 @@ class RecoveryAnalysis(Analysis):
         distance, test, untrained = (text(result.get(name)) for name in names)
         return (
             f"Fréchet distance {distance} of the images that client {result['client']} recovered "
-            f"in {result['visits']} rounds (test images: {test}, untrained generator: {untrained}; "
+            f"in {result['requests']} rounds (test images: {test}, untrained generator: {untrained}; "
             f"higher is safer), features: {result['features']}"
         )
 
@@ -71,7 +71,7 @@ class RecoveryAnalysis(Analysis):
         distances = ("distance", "test", "untrained", "accuracy")
         return {
             **{name: short(result.get(name)) for name in distances},
-            **{name: result[name] for name in ("client", "visits", "real", "made")},
+            **{name: result[name] for name in ("client", "requests", "real", "made")},
             **{name: png_text(result[name]) for name in ("recovered", "originals")},
             "features": str(result["features"]),
         }

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="cells, by name or pattern: 'cifar10-*-{fedavg,fedsam}'",
     )
     add(
-        "--add-shadow",
+        "--add-average",
         action="append",
         metavar="AVERAGE",
         help='also evaluate an average of the models of the same runs: "wima(window=100)"; can be repeated',

@@ -1,8 +1,8 @@
-"""Which room of a run a stack belongs to.
+"""Which category of a run a stack belongs to.
 
 A name is ``module``, or ``module:function``, and stands for everything below it; of two that fit a
-function, the longer counts. Functions without a room (those of torch, models, and of ``methods/``,
-whose files hold both halves of a method) are in the room of whoever called them.
+function, the longer counts. Functions without a category (those of torch, models, and of ``methods/``,
+whose files hold both halves of a method) count as part of their caller.
 """
 
 from __future__ import annotations
@@ -68,31 +68,33 @@ TABLE: dict[str, tuple[str, ...]] = {
 WHOLE = ("evaluation", "checkpoint", START)
 """Rooms that own whatever is called in them; of the others, the innermost counts."""
 
-ROOMS = (*(room for room in TABLE if room != START), OTHER, START)
+CATEGORIES = (*(category for category in TABLE if category != START), OTHER, START)
 
-_ROOM_OF = {name: room for room, names in TABLE.items() for name in names}
+_CATEGORY_OF = {name: category for category, names in TABLE.items() for name in names}
 
 
-def room_of(stack: Stack) -> str:
-    """The room in which a stack ends."""
-    found = [room for room in map(_room_of_frame, stack) if room is not None]
-    return next((room for room in found if room in WHOLE), found[-1] if found else OTHER)
+def category_of(stack: Stack) -> str:
+    """The category in which a stack ends."""
+    found = [category for category in map(_category_of_frame, stack) if category is not None]
+    return next(
+        (category for category in found if category in WHOLE), found[-1] if found else OTHER
+    )
 
 
 @cache
-def _room_of_frame(frame: StackFrame) -> str | None:
+def _category_of_frame(frame: StackFrame) -> str | None:
     name = str(frame)
     while name:
-        if name in _ROOM_OF:
-            return _ROOM_OF[name]
+        if name in _CATEGORY_OF:
+            return _CATEGORY_OF[name]
         name = name[: max(name.rfind("."), name.rfind(":"), 0)]
     return None
 
 
-def seconds_in_rooms(*seen: Samples) -> dict[str, float]:
-    """Seconds in each room, of all of these together."""
-    spent = dict.fromkeys(ROOMS, 0.0)
+def seconds_in_categories(*seen: Samples) -> dict[str, float]:
+    """Seconds in each category, of all of these together."""
+    spent = dict.fromkeys(CATEGORIES, 0.0)
     for samples in seen:
         for stack, (_, seconds) in samples.stacks.items():
-            spent[room_of(stack)] += seconds
+            spent[category_of(stack)] += seconds
     return spent

@@ -32,10 +32,10 @@ def profiled(wanted: Wanted, folder: Path | None) -> Iterator[Callable[[Listener
     rounds = 0
 
     def counted(listener: Listener) -> Listener:
-        def count_round(tick: Any) -> None:
+        def count_round(progress: Any) -> None:
             nonlocal rounds
-            rounds += bool(tick.round)
-            listener(tick)
+            rounds += bool(progress.round)
+            listener(progress)
 
         return count_round
 

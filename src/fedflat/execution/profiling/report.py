@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from fedflat.execution.profiling.categories import ROOMS, START, seconds_in_rooms
+from fedflat.execution.profiling.categories import CATEGORIES, START, seconds_in_categories
 from fedflat.execution.profiling.sampler import Samples, StackFrame
 from fedflat.text_table import aligned
 from fedflat.version import __version__
@@ -31,14 +31,14 @@ class Profile:
     """The run's folder, if it has one: the files of the profile are there."""
 
     @cached_property
-    def rooms(self) -> dict[str, float]:
-        """Seconds of this process in each room."""
-        return seconds_in_rooms(self.here)
+    def categories(self) -> dict[str, float]:
+        """Seconds of this process in each category."""
+        return seconds_in_categories(self.here)
 
     @cached_property
-    def worker_rooms(self) -> dict[str, float]:
-        """Seconds of all workers together in each room."""
-        return seconds_in_rooms(*self.workers)
+    def worker_categories(self) -> dict[str, float]:
+        """Seconds of all workers together in each category."""
+        return seconds_in_categories(*self.workers)
 
     @property
     def processes(self) -> dict[str, Samples]:
@@ -48,11 +48,13 @@ class Profile:
         }
 
 
-def shares(rooms: dict[str, float]) -> dict[str, float]:
-    """Each room's share of the time in rounds; starting and ending are apart and have none."""
-    whole = math.fsum(seconds for room, seconds in rooms.items() if room != START)
+def shares(categories: dict[str, float]) -> dict[str, float]:
+    """Each category's share of the time in rounds; starting and ending are apart and have none."""
+    whole = math.fsum(seconds for category, seconds in categories.items() if category != START)
     return {
-        room: seconds / whole if whole else 0.0 for room, seconds in rooms.items() if room != START
+        category: seconds / whole if whole else 0.0
+        for category, seconds in categories.items()
+        if category != START
     }
 
 
@@ -67,18 +69,23 @@ def error(count: int) -> float:
 
 
 def text(profile: Profile) -> str:
-    """Where the time went: rooms with seconds, shares and seconds a round, and how far to believe
+    """Where the time went: categories with seconds, shares and seconds a round, and how far to believe
     them."""
-    heads = ["room", "seconds", "share %", "s a round"]
-    columns = [profile.rooms]
+    heads = ["category", "seconds", "share %", "s a round"]
+    columns = [profile.categories]
     if profile.workers:
         heads += ["| workers: seconds", "share %", "s a round"]
-        columns.append(profile.worker_rooms)
-    there = [room for room in ROOMS if any(column[room] for column in columns)]
-    there.sort(key=lambda room: (room == START, -sum(column[room] for column in columns)))
+        columns.append(profile.worker_categories)
+    there = [category for category in CATEGORIES if any(column[category] for column in columns)]
+    there.sort(
+        key=lambda category: (category == START, -sum(column[category] for column in columns))
+    )
     rows = [
-        [room, *(cell for column in columns for cell in _cells(column, room, profile.rounds))]
-        for room in there
+        [
+            category,
+            *(cell for column in columns for cell in _cells(column, category, profile.rounds)),
+        ]
+        for category in there
     ]
     notes = [_precision("", profile.here)]
     if profile.workers:
@@ -91,12 +98,12 @@ def text(profile: Profile) -> str:
     return "\n".join([_title(profile), "", aligned([heads, *rows]), "", *notes])
 
 
-def _cells(rooms: dict[str, float], room: str, rounds: int) -> list[str]:
-    share = "" if room == START else f"{100 * shares(rooms)[room]:.1f}"
+def _cells(categories: dict[str, float], category: str, rounds: int) -> list[str]:
+    share = "" if category == START else f"{100 * shares(categories)[category]:.1f}"
     return [
-        f"{rooms[room]:.2f}",
+        f"{categories[category]:.2f}",
         share,
-        "" if room == START or not rounds else f"{rooms[room] / rounds:.4f}",
+        "" if category == START or not rounds else f"{categories[category] / rounds:.4f}",
     ]
 
 
@@ -124,22 +131,25 @@ def _precision(where: str, *seen: Samples) -> str:
 
 
 def profile_json(profile: Profile) -> str:
-    """The rooms as JSON."""
+    """The categories as JSON."""
 
-    def of(rooms: dict[str, float], *seen: Samples) -> dict[str, object]:
+    def of(categories: dict[str, float], *seen: Samples) -> dict[str, object]:
         return {
-            "seconds": rooms,
-            "shares": shares(rooms),
+            "seconds": categories,
+            "shares": shares(categories),
             "samples": sum(one.count for one in seen),
             "error": error(sum(one.count for one in seen)),
             "cost": sum(one.cost for one in seen),
         }
 
-    found: dict[str, object] = {"rounds": profile.rounds, "here": of(profile.rooms, profile.here)}
+    found: dict[str, object] = {
+        "rounds": profile.rounds,
+        "here": of(profile.categories, profile.here),
+    }
     if profile.workers:
         found["workers"] = {
             "count": len(profile.workers),
-            **of(profile.worker_rooms, *profile.workers),
+            **of(profile.worker_categories, *profile.workers),
         }
     return json.dumps(found, indent=2)
 

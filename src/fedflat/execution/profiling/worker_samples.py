@@ -38,15 +38,14 @@ def tapping() -> Iterator[Found]:
         _wanted.reset(before)
 
 
-class Taps:
-    """The lines on which the workers of one crew hand their samples over; none if nobody asked for
-    them."""
+class WorkerSamples:
+    """The connections on which the workers of one pool send their samples, if profiling is on."""
 
     def __init__(self, context: SpawnContext) -> None:
         self.context, self.found = context, _wanted.get()
         self.lines: list[tuple[Connection, Connection]] = []
 
-    def cut(self) -> Connection | None:
+    def open_line(self) -> Connection | None:
         """The worker's end of a new line."""
         if self.found is None:
             return None
@@ -72,9 +71,9 @@ class Taps:
 
 
 @contextmanager
-def tapped(line: Connection | None) -> Iterator[None]:
+def sampled(line: Connection | None) -> Iterator[None]:
     """What a worker does in here is sampled until it is stopped, even in the middle of a
-    visit."""
+    request."""
     if line is None:
         yield
         return

@@ -15,7 +15,7 @@ from fedflat.registry.plugins import plugin_of
 from fedflat.registry.specs import name_of, parse_list
 
 LONGEST = 500
-"""Letters of a setting; longer ones, such as the batches of a replay, stay in run.json only."""
+"""Characters of a setting; longer ones, such as the batches of a replay, stay in run.json only."""
 
 
 class Logger(ABC):

@@ -2,7 +2,7 @@
 the run.
 
 One module per metric, each found by being there: a metric is a frozen dataclass under
-``register("metric", ...)``. Start reading in `watcher`, which has the base class.
+``register("metric", ...)``. Start reading in `recorder.py`, which has the base class.
 """
 
 from fedflat.experiments.recording.recording import Recorder, metrics_of, recording_callback

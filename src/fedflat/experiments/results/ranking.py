@@ -38,14 +38,14 @@ class RankedRun:
     method: str
     seeds: tuple[float, ...]
     """The headline of each seed."""
-    judged: Headline = ACCURACY
+    headline: Headline = ACCURACY
     """What it is judged by, as all whom it is compared with."""
 
     @classmethod
     def of(cls, method: str, results: Sequence[Result]) -> RankedRun:
         """The rank of the runs of one method."""
-        judged = results[0].headline if results else ACCURACY
-        return cls(method, tuple(result.final() for result in results), judged)
+        headline = results[0].headline if results else ACCURACY
+        return cls(method, tuple(result.final() for result in results), headline)
 
     @property
     def score(self) -> float:
@@ -64,7 +64,7 @@ class RankedRun:
 
     def ahead_of(self, other: RankedRun) -> bool:
         """Whether the difference is more than noise; not if one of the two has a single seed."""
-        return self.judged.gain(self.score, other.score) > self._noise(other)
+        return self.headline.gain(self.score, other.score) > self._noise(other)
 
     def _noise(self, other: RankedRun) -> float:
         return least_difference(
@@ -132,19 +132,19 @@ def lead(standings: Sequence[RankedRun]) -> str:
     if not ranked:
         return ""
     best, others = ranked[0], ranked[1:]
-    judged = best.judged
-    figure = judged.with_unit(best.score, best.spread)
-    best_of = f"the {'highest' if judged.higher_is_better else 'lowest'} {judged.label}"
+    headline = best.headline
+    figure = headline.with_unit(best.score, best.spread)
+    best_of = f"the {'highest' if headline.higher_is_better else 'lowest'} {headline.label}"
     if not others:
         return (
             f"{best.method} reaches "
-            f"{figure if judged == ACCURACY else f'{judged.label} {figure}'} ({best.counted})."
+            f"{figure if headline == ACCURACY else f'{headline.label} {figure}'} ({best.counted})."
         )
     if len(best.seeds) == 1:
         return f"{best.method} has {best_of}, {figure} (1 seed: {CHANCE})."
     near = [other for other in others if not best.ahead_of(other)]
     if not near:
-        leads = "is the most accurate with" if judged == ACCURACY else f"leads with {best_of},"
+        leads = "is the most accurate with" if headline == ACCURACY else f"leads with {best_of},"
         return f"{best.method} {leads} {figure} ({best.counted})."
     single = [other.method for other in near if len(other.seeds) == 1]
     within = [other.method for other in near if len(other.seeds) > 1]
@@ -155,7 +155,7 @@ def lead(standings: Sequence[RankedRun]) -> str:
 
 def _ranked(standings: Sequence[RankedRun]) -> list[RankedRun]:
     known = [one for one in standings if math.isfinite(one.score)]
-    return sorted(known, key=lambda one: one.judged.gain(0.0, one.score))
+    return sorted(known, key=lambda one: one.headline.gain(0.0, one.score))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -161,10 +161,10 @@ class Result:
         return [row[name] for row in rows if name in row]
 
     def __repr__(self) -> str:
-        judged = self.headline
+        headline = self.headline
         scores = (
-            f"{judged.label} {judged.with_unit(self.final())}, last "
-            f"{judged.format(self.latest())}, best {judged.format(self.best())}"
+            f"{headline.label} {headline.with_unit(self.final())}, last "
+            f"{headline.format(self.latest())}, best {headline.format(self.best())}"
         )
         at = self.rows[-1]["round"] if self.rows else 0
         reached = f"{self.status}, evaluated at {at} of {self.rounds}"
@@ -200,9 +200,13 @@ class Result:
 
     def reached(self, target: float) -> Row | None:
         """The first evaluation whose headline is at least as good."""
-        judged = self.headline
+        headline = self.headline
         return next(
-            (row for row in self.rows if judged.reaches(row.get(judged.name, math.nan), target)),
+            (
+                row
+                for row in self.rows
+                if headline.reaches(row.get(headline.name, math.nan), target)
+            ),
             None,
         )
 

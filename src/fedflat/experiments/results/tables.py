@@ -112,14 +112,14 @@ def different_scores(headlines: Iterable[Headline]) -> str:
 
 def _columns(summaries: Sequence[Summary], target: float | None) -> list[Column]:
     """The columns that these summaries have values for."""
-    judged, text = summaries[0].headline, summaries[0].headline.format
-    higher = judged.higher_is_better
+    headline, text = summaries[0].headline, summaries[0].headline.format
+    higher = headline.higher_is_better
     tests = _tests(summaries)
 
     def of_test(name: str) -> Column:
         return Column(
             name,
-            judged.head(name),
+            headline.head(name),
             lambda s: text(*s.tests.get(name, NOTHING)),
             lambda s: s.tests.get(name, NOTHING),
             higher if name != DROP else False,
@@ -130,9 +130,9 @@ def _columns(summaries: Sequence[Summary], target: float | None) -> list[Column]
 
     found = [
         Column("seeds", "seeds", lambda s: str(s.seeds)),
-        Column(judged.name, judged.column, _score, lambda s: (s.score, s.spread), higher),
-        Column("last", judged.head("last"), lambda s: text(s.latest)),
-        Column("best", judged.head("best"), lambda s: text(s.best)),
+        Column(headline.name, headline.column, _score, lambda s: (s.score, s.spread), higher),
+        Column("last", headline.head("last"), lambda s: text(s.latest)),
+        Column("best", headline.head("best"), lambda s: text(s.best)),
         *map(of_test, tests),
     ]
     if len({summary.seeds for summary in summaries}) == 1:
@@ -141,13 +141,13 @@ def _columns(summaries: Sequence[Summary], target: float | None) -> list[Column]
         found.append(
             Column(
                 "personal",
-                judged.head("personal"),
+                headline.head("personal"),
                 lambda s: text(s.personal, s.personal_spread),
                 lambda s: (s.personal, s.personal_spread),
                 higher,
             )
         )
-    if judged.name != "loss":
+    if headline.name != "loss":
         found.append(Column("loss", "loss", _loss, lambda s: (s.loss, s.loss_spread), False))
     if some(lambda s: s.epsilon):
         found.append(
@@ -157,14 +157,14 @@ def _columns(summaries: Sequence[Summary], target: float | None) -> list[Column]
                 lambda s: f"{s.epsilon:.2f}" if math.isfinite(s.epsilon) else "-",
             )
         )
-    return found + _costs(judged, target, some(lambda s: s.clock))
+    return found + _costs(headline, target, some(lambda s: s.clock))
 
 
-def _costs(judged: Headline, target: float | None, timed: bool) -> list[Column]:
+def _costs(headline: Headline, target: float | None, timed: bool) -> list[Column]:
     """What a run took: to the target, and in all."""
     found = []
     if target is not None:
-        goal = judged.goal(target)
+        goal = headline.goal(target)
         found = [
             Column(
                 "rounds_to_target",
@@ -242,21 +242,21 @@ def _one(
 
 def _foot(summaries: Sequence[Summary], keys: set[str], last: int) -> str:
     """What the columns are."""
-    judged, tests = summaries[0].headline, _tests(summaries)
+    headline, tests = summaries[0].headline, _tests(summaries)
     which = (
         f"mean of the evaluations in the last {last} rounds" if last > 1 else "the last evaluation"
     )
-    what = f"{judged.title} and loss" if "loss" in keys - {judged.name} else judged.title
+    what = f"{headline.title} and loss" if "loss" in keys - {headline.name} else headline.title
     foot = f"{what} on the test set: {which}{_over_seeds(summaries)}."
     if keys & {"last", "best"}:
         foot += " Last, best: of all evaluations."
-    if not judged.higher_is_better:
-        foot += f" Less {judged.label} is better."
+    if not headline.higher_is_better:
+        foot += f" Less {headline.label} is better."
     if sets := [name for name in tests if name != DROP and name in keys]:
         which = "a further test set" if len(sets) == 1 else "further test sets"
-        foot += f"\n{', '.join(sets)}: the {judged.label} on {which}, likewise."
+        foot += f"\n{', '.join(sets)}: the {headline.label} on {which}, likewise."
     if DROP in keys:
-        foot += f"\nDrop: how much worse the {judged.label} is than that of the same run without its attack."
+        foot += f"\nDrop: how much worse the {headline.label} is than that of the same run without its attack."
     if "personal" in keys:
         foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
     if "epsilon" in keys:
@@ -282,7 +282,7 @@ def _by_domain(
     summaries: Sequence[Summary], domains: list[str], like: TableContent
 ) -> TableContent:
     """The scores in each domain of each test set."""
-    judged = summaries[0].headline
+    headline = summaries[0].headline
     sets = dict.fromkeys(
         name.partition("/")[0]
         for name in sorted(domains, key=lambda name: not name.startswith(MAIN))
@@ -293,24 +293,24 @@ def _by_domain(
         for name in sorted(domains, key=_last)
         if name.partition("/")[0] == test
     ]
-    heads = ["method", *(judged.head(name.removeprefix(f"{MAIN}/")) for name in order)]
+    heads = ["method", *(headline.head(name.removeprefix(f"{MAIN}/")) for name in order)]
     rows = [
-        [s.method, *(judged.format(*s.tests.get(name, NOTHING)) for name in order)]
+        [s.method, *(headline.format(*s.tests.get(name, NOTHING)) for name in order)]
         for s in summaries
     ]
-    foot = f"The {judged.label} in each domain of the test set, and of others as SET/DOMAIN. {STD}: over the domains."
+    foot = f"The {headline.label} in each domain of the test set, and of others as SET/DOMAIN. {STD}: over the domains."
     return replace(like, rows=[heads, *rows], foot=foot)
 
 
 def _by_class(summaries: Sequence[Summary], like: TableContent) -> TableContent:
     """The IoU of each class."""
-    judged = summaries[0].headline
+    headline = summaries[0].headline
     names = list(dict.fromkeys(name for summary in summaries for name in summary.classes))
     rows = [
-        [s.method, *(judged.format(*s.classes.get(name, NOTHING)) for name in names)]
+        [s.method, *(headline.format(*s.classes.get(name, NOTHING)) for name in names)]
         for s in summaries
     ]
-    heads = ["method", *map(judged.head, names)]
+    heads = ["method", *map(headline.head, names)]
     return replace(like, rows=[heads, *rows], foot="The IoU of each class on the test set.")
 
 

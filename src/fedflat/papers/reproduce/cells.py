@@ -159,12 +159,12 @@ class TableCell:
         none |= {"diverges": False, "unreached": False, "target": None}
         return replace(self, name=f"{self.name}{ending}", at=1.0, **{**none, **changed})
 
-    def with_shadow(self, shadow: str) -> TableCell:
+    def with_average(self, average: str) -> TableCell:
         """Return the same run with one more averaged model. The paper has no number for it."""
-        average_name = shadow.partition("(")[0].strip()
+        average_name = average.partition("(")[0].strip()
         paper = self.name.partition("/")[0]
         # The text is part of stored plans: changing it would make them differ.
-        note_text = f"{paper}'s run with {shadow} beside it; the paper has no such number."
+        note_text = f"{paper}'s run with {average} beside it; the paper has no such number."
         return replace(
             self,
             name=f"{self.name}+{average_name}",
@@ -173,5 +173,5 @@ class TableCell:
             diverges=False,
             table="",
             note=note_text,
-            arguments={**self.arguments, "method": f"{self.arguments['method']} + {shadow}"},
+            arguments={**self.arguments, "method": f"{self.arguments['method']} + {average}"},
         )

@@ -128,12 +128,12 @@ def progress_sender(exp: Experiment, place: int, total: int) -> OnProgress:
     """Return a callback that sends the progress of rounds."""
     last = 0.0
 
-    def on_progress(tick: Progress) -> None:
+    def on_progress(progress: Progress) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last >= MIN_INTERVAL or tick.round == tick.rounds:
+        if now - last >= MIN_INTERVAL or progress.round == progress.rounds:
             last = now
-            send(round=tick.round, left=tick.left, speed=tick.speed)
+            send(round=progress.round, left=progress.left, speed=progress.speed)
 
     return on_progress
 

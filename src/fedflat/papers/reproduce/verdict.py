@@ -43,7 +43,11 @@ WITHIN, ORDER, DIFFERS, OPEN = (
 )
 NONE = "no number to compare"
 DAMAGED = "a run cannot be read"
-NOBODY, NEAR, ANOTHER = "nothing to compare it with", "too near others to tell", "another order"
+NO_BASELINE, NEAR, ANOTHER = (
+    "nothing to compare it with",
+    "too near others to tell",
+    "another order",
+)
 DEFAULT_SPREAD = 1.0
 """Spread if a paper prints none: points of a percentage, per cent of any other number."""
 
@@ -90,7 +94,9 @@ def verdict(one: CellStatus, others: Sequence[CellStatus]) -> Verdict:
         return _verdict_of_whole(one, order_text)
     if order_text == ORDER:
         return Verdict(ORDER)
-    return Verdict(OPEN, {NOBODY: NOBODY, NEAR: NEAR, ANOTHER: f"{ANOTHER} so far"}[order_text])
+    return Verdict(
+        OPEN, {NO_BASELINE: NO_BASELINE, NEAR: NEAR, ANOTHER: f"{ANOTHER} so far"}[order_text]
+    )
 
 
 def _verdict_of_whole(one: CellStatus, order_text: str) -> Verdict:
@@ -102,14 +108,14 @@ def _verdict_of_whole(one: CellStatus, order_text: str) -> Verdict:
     if abs(round(gap, 9)) <= spread_of(one.entry):
         default = f"±{DEFAULT_SPREAD:g}" if one.entry.shown.share else f"±{DEFAULT_SPREAD:g} %"
         return Verdict(WITHIN, f"{default} assumed, none is printed" if cell.spread is None else "")
-    ending = "" if order_text == NOBODY else f", {order_text}"
+    ending = "" if order_text == NO_BASELINE else f", {order_text}"
     return Verdict(DIFFERS, f"by {gap:+.{decimals(cell)}f}{ending}")
 
 
 def order(one: CellStatus, others: Sequence[CellStatus]) -> str:
     """Return the combined result of all pairs that count."""
     results = {_pair(one, other) for other in others if _comparable(one, other)}
-    return next((word for word in (ANOTHER, NEAR, ORDER) if word in results), NOBODY)
+    return next((word for word in (ANOTHER, NEAR, ORDER) if word in results), NO_BASELINE)
 
 
 def _pair(one: CellStatus, other: CellStatus) -> str:

@@ -6,7 +6,7 @@ function drawRecovery(section, doc) {
     ["Fréchet distance", (item) => number(item.distance)],
     ["run seed", (item) => item.seed],
     ["attacker", (item) => `client ${item.client}`],
-    ["visits", (item) => whole(item.visits)],
+    ["requests", (item) => whole(item.requests)],
     ["of test images", (item) => number(item.test)],
     ["of a generator that has learnt nothing", (item) => number(item.untrained)],
   ];
@@ -34,7 +34,7 @@ function drawRecovery(section, doc) {
       items.map((item) =>
         figure(
           item,
-          `Recovered by client ${item.client} in ${whole(item.visits)} visits.`,
+          `Recovered by client ${item.client} in ${whole(item.requests)} requests.`,
           sheet(
             item.recovered,
             `Images recovered by client ${item.client} from ${item.label}, at a Fréchet distance of ${number(item.distance)}`,

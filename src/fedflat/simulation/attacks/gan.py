@@ -161,10 +161,10 @@ class Gan(Attack):
         """Train the generator against the model that the attacker was sent."""
         if client != self.client:
             return
-        visits = int(notes["visits"]) if notes else 0
+        requests = int(notes["requests"]) if notes else 0
         flat, data = self.load_generator(attacked, notes), attacked.fed.data(client)
         with torch.random.fork_rng(devices=[]):
-            seed_modules(derive(attacked.seed, "attack/visit", visits), attacked.learner.device)
+            seed_modules(derive(attacked.seed, "attack/visit", requests), attacked.learner.device)
             mean_losses = self._train(
                 attacked, flat.module, data, Model(broadcast.params, broadcast.buffers)
             )
@@ -173,7 +173,7 @@ class Gan(Attack):
             "params": model.params,
             "buffers": model.buffers,
             "losses": mean_losses,
-            "visits": torch.tensor(visits + 1),
+            "requests": torch.tensor(requests + 1),
         }
 
     def _train(
@@ -218,10 +218,10 @@ class Gan(Attack):
     def measure(self, notes: AttackState) -> dict[str, float]:
         """Return the number of rounds of the attacker and the losses of both networks."""
         if not notes:
-            return {"recovery_visits": 0}
+            return {"recovery_requests": 0}
         first, second = notes["losses"].tolist()
         return {
-            "recovery_visits": int(notes["visits"]),
+            "recovery_requests": int(notes["requests"]),
             "discriminator_loss": first,
             "generator_loss": second,
         }

@@ -1,4 +1,4 @@
-"""Every name in the table of rooms is there, and stacks end up where they belong."""
+"""Every name in the table of categories is there, and stacks end up where they belong."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from functools import reduce
 import pytest
 
 from fedflat.execution.profiling.categories import (
+    CATEGORIES,
     OTHER,
-    ROOMS,
     START,
     TABLE,
     WHOLE,
-    room_of,
-    seconds_in_rooms,
+    category_of,
+    seconds_in_categories,
 )
 from fedflat.execution.profiling.sampler import SampleCount, Samples, StackFrame
 
@@ -29,7 +29,7 @@ def test_the_name_is_still_there(name: str) -> None:
 
 def test_every_name_has_one_room() -> None:
     assert len(set(NAMES)) == len(NAMES)
-    assert set(ROOMS) == {*TABLE, OTHER}
+    assert set(CATEGORIES) == {*TABLE, OTHER}
     assert set(WHOLE) <= set(TABLE)
 
 
@@ -149,9 +149,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("names", "room"), CASES)
-def test_rooms_of_stacks(names: tuple[str, ...], room: str) -> None:
-    assert room_of(tuple(StackFrame(*name.split(":")) for name in names)) == room
+@pytest.mark.parametrize(("names", "category"), CASES)
+def test_categories_of_stacks(names: tuple[str, ...], category: str) -> None:
+    assert category_of(tuple(StackFrame(*name.split(":")) for name in names)) == category
 
 
 def test_seconds_add_up() -> None:
@@ -163,9 +163,9 @@ def test_seconds_add_up() -> None:
     two = Samples(
         {data: SampleCount(1, 2.0), (StackFrame("os", "read"),): SampleCount(1, 4.0)}, 0.0
     )
-    spent = seconds_in_rooms(one, two)
-    assert list(spent) == list(ROOMS)
-    assert {room: seconds for room, seconds in spent.items() if seconds} == {
+    spent = seconds_in_categories(one, two)
+    assert list(spent) == list(CATEGORIES)
+    assert {category: seconds for category, seconds in spent.items() if seconds} == {
         "data": 2.5,
         "waiting": 0.25,
         OTHER: 4.0,
