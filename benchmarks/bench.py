@@ -67,12 +67,12 @@ class Figure:
             if len(self.values) > 1
             else ""
         )
-        said = _short(self.middle) + self.unit
+        output = _short(self.middle) + self.unit
         if self.goal is None:
-            return [self.what, said, spread, ""]
+            return [self.what, output, spread, ""]
         met = self.middle <= self.goal if self.most else self.middle >= self.goal
         goal = f"{'at most' if self.most else 'at least'} {self.goal:g}{self.unit}{'' if met else ': missed'}"
-        return [self.what, said, spread, goal]
+        return [self.what, output, spread, goal]
 
 
 def _short(value: float) -> str:
@@ -113,8 +113,8 @@ class Bench:
             for name, team in teams.items():
                 seconds, samples = _turn(team, rounds[name])
                 speeds[name].append(samples / seconds)
-            told = ", ".join(f"{name} {values[-1]:,.0f}" for name, values in speeds.items())
-            self.print_line(f"  repeat {repeat + 1} of {self.repeats}: samples/s {told}")
+            messages = ", ".join(f"{name} {values[-1]:,.0f}" for name, values in speeds.items())
+            self.print_line(f"  repeat {repeat + 1} of {self.repeats}: samples/s {messages}")
         return speeds
 
 
@@ -387,21 +387,24 @@ def main() -> None:
     ask.add_argument(
         "--json", default="bench.json", help="where to write all values (default: %(default)s)"
     )
-    said = ask.parse_args()
+    output = ask.parse_args()
     bench = Bench(
-        said.size, said.repeats, said.seconds, lambda text: print(text, file=sys.stderr, flush=True)
+        output.size,
+        output.repeats,
+        output.seconds,
+        lambda text: print(text, file=sys.stderr, flush=True),
     )
     figures = []
-    for name in said.only:
+    for name in output.only:
         bench.print_line(name)
         figures += PARTS[name](bench)
     where = machine()
     print(
         f"{where['processor']}, {where['cores']} cores, Python {where['python']}, torch {where['torch']}, "
-        f"medians of {said.repeats} repeats\n"
+        f"medians of {output.repeats} repeats\n"
     )
     print(table(figures))
-    with open(said.json, "w") as stream:
+    with open(output.json, "w") as stream:
         json.dump(
             {"machine": where, "figures": [asdict(figure) for figure in figures]}, stream, indent=1
         )

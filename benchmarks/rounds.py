@@ -127,26 +127,26 @@ def main() -> None:
     ask.add_argument("--repeats", type=int, default=5)
     ask.add_argument("--threads", type=int, default=torch.get_num_threads())
     ask.add_argument("--json", help="also write the figures to this file")
-    said = ask.parse_args()
-    torch.set_num_threads(said.threads)
+    output = ask.parse_args()
+    torch.set_num_threads(output.threads)
     settings = {
         "rounds": 10_000,
-        "batch_size": said.batch_size,
+        "batch_size": output.batch_size,
         "weight_decay": 4e-4,
-        "model": said.model,
+        "model": output.model,
     }
-    settings["clients_per_round"] = said.clients_per_round
-    steppers = {m: Stepper(prepare(experiment(m, said.on, **settings))) for m in said.methods}
-    first = steppers[said.methods[0]]
+    settings["clients_per_round"] = output.clients_per_round
+    steppers = {m: Stepper(prepare(experiment(m, output.on, **settings))) for m in output.methods}
+    first = steppers[output.methods[0]]
     rounds = {name: stepper.round for name, stepper in steppers.items()} | {
         "bare PyTorch": Bare(first).round
     }
-    times = measure(rounds, said.repeats)
+    times = measure(rounds, output.repeats)
     samples = sum(len(first.setup.fed.data(k)) for k in first.cohort(1))
     print(
-        f"torch {torch.__version__}, Python {platform.python_version()}, {said.threads} threads of {os.cpu_count()}"
+        f"torch {torch.__version__}, Python {platform.python_version()}, {output.threads} threads of {os.cpu_count()}"
     )
-    base = times[said.methods[0]]
+    base = times[output.methods[0]]
     for name, seconds in times.items():
         ratios = [a / b for a, b in zip(seconds, base, strict=True)]
         speed = samples / statistics.median(seconds)
@@ -159,10 +159,10 @@ def main() -> None:
             print(
                 f"client memory of {name}: {seen.nbytes:,} bytes, estimated {client_state_bytes(setup) * share:,.0f}"
             )
-    if said.json:
-        with open(said.json, "w") as stream:
+    if output.json:
+        with open(output.json, "w") as stream:
             json.dump(
-                {"threads": said.threads, "torch": torch.__version__, "seconds": times},
+                {"threads": output.threads, "torch": torch.__version__, "seconds": times},
                 stream,
                 indent=1,
             )

@@ -21,8 +21,8 @@ def main() -> None:
     )
     parser.add_argument("--size", default="64x128", help="rows x columns")
     parser.add_argument("--style", default="real", choices=FINISHES)
-    said = parser.parse_args()
-    rows, width = map(int, said.size.split("x"))
+    output = parser.parse_args()
+    rows, width = map(int, output.size.split("x"))
     towns = range(len(STYLES))
     for town in towns:
         Journey(0, 0, town, width=width, rows=rows).film(1)  # a town is built once
@@ -30,13 +30,13 @@ def main() -> None:
     for weather in WEATHERS:
         start = process_time()
         for town in towns:
-            Journey(0, town, town, weather, ("car", "bus")[town % 2], said.style, width, rows).film(
-                said.pictures
-            )
+            Journey(
+                0, town, town, weather, ("car", "bus")[town % 2], output.style, width, rows
+            ).film(output.pictures)
         took = process_time() - start
         spent += took
-        print(f"{weather:8}{len(towns) * said.pictures / took:8.0f} images/s")
-    print(f"{'all':8}{len(WEATHERS) * len(towns) * said.pictures / spent:8.0f} images/s")
+        print(f"{weather:8}{len(towns) * output.pictures / took:8.0f} images/s")
+    print(f"{'all':8}{len(WEATHERS) * len(towns) * output.pictures / spent:8.0f} images/s")
 
 
 if __name__ == "__main__":

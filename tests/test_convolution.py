@@ -33,10 +33,16 @@ def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Ten
 def quickly(
     x: Tensor, weight: Tensor, bias: Tensor | None, padding: Any = NONE, **more: Any
 ) -> Tensor:
-    said = {"stride": ONE, "padding": padding, "dilation": ONE, "groups": 1} | more
+    output = {"stride": ONE, "padding": padding, "dilation": ONE, "groups": 1} | more
     with convolving(always=True):
         return conv2d(
-            x, weight, bias, said["stride"], said["padding"], said["dilation"], said["groups"]
+            x,
+            weight,
+            bias,
+            output["stride"],
+            output["padding"],
+            output["dilation"],
+            output["groups"],
         )  # type: ignore[call-overload, no-any-return]
 
 
@@ -244,7 +250,7 @@ def data() -> Any:
 
 
 def test_a_run_is_the_same_but_for_rounding_and_the_same_bits_in_workers() -> None:
-    said: dict[str, Any] = {
+    output: dict[str, Any] = {
         "on": data(),
         "model": "cnn()",
         "rounds": 2,
@@ -254,8 +260,8 @@ def test_a_run_is_the_same_but_for_rounding_and_the_same_bits_in_workers() -> No
         "threads": 1,
     }
     method = "fedsam(rho=0.1) + man(zeta=0.1)"
-    runs = {kind: ff.run(method, convolutions=kind, **said) for kind in ("auto", "direct")}
-    in_workers = ff.run(method, workers=1, **said)
+    runs = {kind: ff.run(method, convolutions=kind, **output) for kind in ("auto", "direct")}
+    in_workers = ff.run(method, workers=1, **output)
     ends = {kind: run.model.params for kind, run in runs.items()}
     assert torch.equal(ends["auto"], in_workers.model.params)
     assert not torch.equal(ends["auto"], ends["direct"])

@@ -174,8 +174,8 @@ class Told(ServerPiece):
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         replies = send(broadcast)
-        told = replies.mean(self.key, "told")
-        assert float(told[3] if self.classes else told) == 0
+        messages = replies.mean(self.key, "told")
+        assert float(messages[3] if self.classes else messages) == 0
         return replies
 
 

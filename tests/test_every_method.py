@@ -328,7 +328,7 @@ class Listening:
             if (
                 request.broadcast.instruction.upload_vectors
             ):  # else scores come back, and nothing of a model
-                self.heard.append((request, reply, memory))
+                self.received.append((request, reply, memory))
                 self.asked.append(self.gradients)
             yield reply, memory
 
@@ -400,7 +400,7 @@ def test_a_run(text: str) -> None:
     setup = prepare(exp)
     result = train(setup, executor=ears, run_folder=run_folder)
     _finite_and_moved(exp, result)
-    for request, reply, memory in ears.heard:
+    for request, reply, memory in ears.received:
         _nothing_private(exp, request, reply, memory)
     _declared_cost(setup, run_folder, ears)
     _declared_gradients(setup, ears)
@@ -414,7 +414,7 @@ def _disclosed(exp: Experiment, ears: Listening) -> None:
         return
     last = [
         (request, reply)
-        for request, reply, _ in ears.heard
+        for request, reply, _ in ears.received
         if request.broadcast.round == ROUNDS - 1
     ]
     replies = [reply for request, reply in last if request.client == last[0][0].client]
@@ -541,13 +541,13 @@ def _declared_cost(setup: RunSetup, run_folder: Costs, ears: Listening) -> None:
     numbers[0] += 2 if weighted else 0  # a double
     numbers[1] += 1 if weighted else 0
     declared = tuple(4 * clients * (n + whole) if cost.down else 0 for n in numbers)
-    visits = [
+    requests = [
         request
-        for request, *_ in ears.heard
+        for request, *_ in ears.received
         if request.broadcast.instruction.trains and "private" not in request.state
     ]
     new = [
-        4 * setup.job.private_size * sum(request.broadcast.round == t for request in visits)
+        4 * setup.job.private_size * sum(request.broadcast.round == t for request in requests)
         for t in range(ROUNDS)
     ]
     first, *later = [
@@ -562,7 +562,7 @@ def _declared_cost(setup: RunSetup, run_folder: Costs, ears: Listening) -> None:
         bank = _bank(exp.method)
         assert first == (declared[0] - 4 * clients * small + POPULATION * bank, declared[1] + bank)
     assert (
-        len([1 for request, *_ in ears.heard if request.broadcast.round == ROUNDS - 1])
+        len([1 for request, *_ in ears.received if request.broadcast.round == ROUNDS - 1])
         == clients * exchanges
     )
 
@@ -584,7 +584,7 @@ def _declared_gradients(setup: RunSetup, ears: Listening) -> None:
     declared."""
     cost, local = setup.exp.method.cost, setup.exp.local
     at_client = sum(piece.full_gradients for piece in setup.exp.method.client)
-    for (request, reply, _), asked in zip(ears.heard, ears.asked, strict=True):
+    for (request, reply, _), asked in zip(ears.received, ears.asked, strict=True):
         if request.broadcast.round == 0:
             steps = local.planned_steps(0, request.client, reply.examples)
             assert asked == (
@@ -600,12 +600,14 @@ def test_stop_and_resume_equals_going_on(text: str, tmp_path: Path) -> None:
     through, broken = tmp_path / "through", tmp_path / "broken"
 
     def go(run_folder: DiskRunFolder, stop: int | None = None) -> None:
-        def tell(progress: Progress) -> None:
+        def on_progress(progress: Progress) -> None:
             if progress.round == stop:
                 raise KeyboardInterrupt
 
         with closing(run_folder):
-            train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=tell)
+            train(
+                exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=on_progress
+            )
 
     go(DiskRunFolder.create(through, exp.texts(), {}, pause=math.inf))
     with pytest.raises(KeyboardInterrupt):
@@ -636,7 +638,7 @@ class Stumbling(Listening):
 
     def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         for outcome in super().run(requests):
-            if len(self.heard) == self.at:
+            if len(self.received) == self.at:
                 raise KeyboardInterrupt
             yield outcome
 

@@ -150,10 +150,10 @@ def main() -> None:
         "--seconds", type=float, default=2.0, help="about how long a turn is; at least one round"
     )
     ask.add_argument("--json", help="also write the figures to this file")
-    said = ask.parse_args()
-    there = begin([*OURS, *said.peers], said.workload)
+    output = ask.parse_args()
+    there = begin([*OURS, *output.peers], output.workload)
     try:
-        found = figures(there, measure(there, said.repeats, said.seconds))
+        found = figures(there, measure(there, output.repeats, output.seconds))
     finally:
         for one in there.values():
             one.close()
@@ -163,13 +163,13 @@ def main() -> None:
         "processor": platform.machine(),
     }
     print(
-        f"{said.workload}, {said.repeats} repeats, Python {machine['python']}, {machine['cpus']} processors\n"
+        f"{output.workload}, {output.repeats} repeats, Python {machine['python']}, {machine['cpus']} processors\n"
     )
     print(table(found))
-    if said.json:
-        with open(said.json, "w") as stream:
+    if output.json:
+        with open(output.json, "w") as stream:
             json.dump(
-                {"workload": said.workload, "machine": machine, "participants": found},
+                {"workload": output.workload, "machine": machine, "participants": found},
                 stream,
                 indent=1,
             )

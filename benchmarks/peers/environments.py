@@ -57,11 +57,11 @@ def main() -> None:
     ask.add_argument(
         "peers", nargs="*", metavar="peer", help=f"out of {', '.join(PEERS)}; none: all of them"
     )
-    said = ask.parse_args()
-    unknown = [peer for peer in said.peers if peer not in PEERS]
+    output = ask.parse_args()
+    unknown = [peer for peer in output.peers if peer not in PEERS]
     if unknown:
         ask.error(f"unknown peer {unknown[0]!r}. Choose from {', '.join(PEERS)}.")
-    there = [make(peer) for peer in said.peers or PEERS]
+    there = [make(peer) for peer in output.peers or PEERS]
     sys.exit(not all(there))
 
 

@@ -151,19 +151,19 @@ def test_clients_models_and_their_sharpness(study: Path) -> None:
 
 
 def test_local_against_global_goes_on_where_it_was_stopped(study: Path) -> None:
-    loaded, look, told = loaded_runs([study])[0], Scope(examples=40), list[str]()
+    loaded, look, messages = loaded_runs([study])[0], Scope(examples=40), list[str]()
 
     def stop(done: float, total: float, what: str) -> None:
-        told.append(what)
-        if len(set(told)) == 4:  # in the middle of the second client
+        messages.append(what)
+        if len(set(messages)) == 4:  # in the middle of the second client
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         LocalGlobalAnalysis().analyse(loaded, look, stop)
-    first, second = list(dict.fromkeys(name.partition(",")[0] for name in told))
-    told.clear()
-    LocalGlobalAnalysis().analyse(loaded, look, lambda done, total, what: told.append(what))
-    assert first not in (again := {name.partition(",")[0] for name in told})
+    first, second = list(dict.fromkeys(name.partition(",")[0] for name in messages))
+    messages.clear()
+    LocalGlobalAnalysis().analyse(loaded, look, lambda done, total, what: messages.append(what))
+    assert first not in (again := {name.partition(",")[0] for name in messages})
     assert second in again
 
 
@@ -179,9 +179,9 @@ def test_an_unfinished_run_is_looked_at_where_it_stands(study: Path, tmp_path: P
     import shutil
 
     folder = shutil.copytree(loaded_runs([study])[0].folder, tmp_path / "run")
-    facts = json.loads((folder / "run.json").read_text())
-    del facts["end"]
-    (folder / "run.json").write_text(json.dumps({**facts, "status": "running"}))
+    record = json.loads((folder / "run.json").read_text())
+    del record["end"]
+    (folder / "run.json").write_text(json.dumps({**record, "status": "running"}))
     loaded = LoadedRun(folder)
     assert "is not finished: its model of round 3 is used" in loaded.unfinished
     assert torch.equal(
@@ -294,13 +294,13 @@ def test_numbers_that_are_not_finite_are_reported() -> None:
         "ratio": math.inf,
         "trace": {"mean": None},
     }
-    said = "loss nan on 3 of 3 examples, lambda_1 0, lambda_1/lambda_5 inf, trace nan ± nan"
+    output = "loss nan on 3 of 3 examples, lambda_1 0, lambda_1/lambda_5 inf, trace nan ± nan"
     explained = " (± of the trace: standard error over random vectors)"
-    assert CurvatureAnalysis.sentence(result, ACCURACY) == said + explained
+    assert CurvatureAnalysis.sentence(result, ACCURACY) == output + explained
 
 
 @pytest.mark.parametrize(
-    ("headline", "said"),
+    ("headline", "message"),
     [
         (ACCURACY, "accuracy 95.00 % clean, 76.00 % over all corruptions (drawn)"),
         (
@@ -309,9 +309,9 @@ def test_numbers_that_are_not_finite_are_reported() -> None:
         ),
     ],
 )
-def test_corruptions_are_reported_in_the_score_of_the_run(headline: Headline, said: str) -> None:
+def test_corruptions_are_reported_in_the_score_of_the_run(headline: Headline, message: str) -> None:
     result = {"clean": 0.95, "mean": 0.76, "source": "drawn"}
-    assert CorruptionsAnalysis.sentence(result, headline) == said
+    assert CorruptionsAnalysis.sentence(result, headline) == message
 
 
 def test_runs_of_a_study_that_have_not_begun_are_named(
@@ -383,9 +383,9 @@ def test_the_models_of_a_plane_are_looked_for_before_anything_is_worked_out(
         )
         == 2
     )
-    said, told = capsys.readouterr()
-    assert said == ""
-    assert "has no model 'swap'" in told
+    output, messages = capsys.readouterr()
+    assert output == ""
+    assert "has no model 'swap'" in messages
 
 
 def test_models_of_different_shapes(study: Path, tmp_path: Path) -> None:
@@ -416,9 +416,9 @@ def test_the_command_line(study: Path, tmp_path: Path, capsys: pytest.CaptureFix
         "40",
     ]
     assert main([*words, "--local-global"]) == 0
-    said = capsys.readouterr().out
-    assert said.count("lambda_1 ") >= 3
-    assert said.count("3 x 3 points") == 3
+    output = capsys.readouterr().out
+    assert output.count("lambda_1 ") >= 3
+    assert output.count("3 x 3 points") == 3
     assert main([*words, "--quiet"]) == 0
     assert capsys.readouterr().out.count("(computed before)") == 9
     assert main(["report", str(study), "--out", str(tmp_path / "page.html")]) == 0

@@ -93,13 +93,13 @@ def test_another_size_is_stretched_and_the_mask_stretched_back(run: Path, tmp_pa
     assert ids(tmp_path / "out" / "a.ids.png").tolist() == np.asarray(large).tolist()
 
 
-@pytest.mark.parametrize(("said", "height", "width"), [("own", 41, 70), ("64x32", 64, 32)])
+@pytest.mark.parametrize(("message", "height", "width"), [("own", 41, 70), ("64x32", 64, 32)])
 def test_a_size_of_ones_own_is_filled_up(
-    run: Path, tmp_path: Path, said: str, height: int, width: int
+    run: Path, tmp_path: Path, message: str, height: int, width: int
 ) -> None:
     """With its last row and column, to multiples of 32."""
     photo(tmp_path / "a.png", 41, 70)
-    assert main(["predict", str(run), str(tmp_path / "a.png"), "--size", said]) == 0
+    assert main(["predict", str(run), str(tmp_path / "a.png"), "--size", message]) == 0
     pixels = np.asarray(
         Image.open(tmp_path / "a.png").resize((width, height), Image.Resampling.BICUBIC)
     )

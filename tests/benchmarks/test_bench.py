@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def test_the_benchmark_runs_at_a_small_size(part: str, tmp_path: Path) -> None:
     """That it measures, not what: real processes, and each must train on as many examples as it was
     asked to."""
-    said = subprocess.run(
+    output = subprocess.run(
         [
             sys.executable,
             str(BENCH),
@@ -35,24 +35,24 @@ def test_the_benchmark_runs_at_a_small_size(part: str, tmp_path: Path) -> None:
         text=True,
         cwd=tmp_path,
     )
-    assert said.returncode == 0, said.stderr
+    assert output.returncode == 0, output.stderr
     found = json.loads((tmp_path / "bench.json").read_text())
     assert found["machine"]["torch"]
     assert found["figures"]
     for figure in found["figures"]:
         assert all(value > 0 for value in figure["values"]) or "beyond" in figure["what"]
-        assert figure["what"] in said.stdout
+        assert figure["what"] in output.stdout
 
 
 def test_methods_beside_each_other() -> None:
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, str(BENCH.with_name("rounds.py")), "fedavg", "feddyn", "--repeats", "1"],
         capture_output=True,
         text=True,
     )
-    assert said.returncode == 0, said.stderr
-    lines = said.stdout.splitlines()
+    assert output.returncode == 0, output.stderr
+    lines = output.stdout.splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["fedavg", "feddyn", "bare"]
-    told = lines[4].partition(": ")[2].split(" estimated ")
-    found, expected = (int(part.split()[0].replace(",", "")) for part in told)
+    messages = lines[4].partition(": ")[2].split(" estimated ")
+    found, expected = (int(part.split()[0].replace(",", "")) for part in messages)
     assert found == pytest.approx(expected, rel=0.01)

@@ -88,20 +88,20 @@ def test_a_peer_without_an_environment_is_named(tmp_path: Path) -> None:
     code = (
         f"import pathlib, scripts; scripts.HERE = pathlib.Path({str(tmp_path)!r}); import compare"
     )
-    said = _python(f"{code}; print(compare.begin(['flower'], 'tiny'))")
-    assert said.stdout == "{}\n"
-    assert said.stderr.startswith("flower is left out: it has no environment.")
+    output = _python(f"{code}; print(compare.begin(['flower'], 'tiny'))")
+    assert output.stdout == "{}\n"
+    assert output.stderr.startswith("flower is left out: it has no environment.")
 
 
 def test_another_amount_of_work_is_refused() -> None:
     answer = json.dumps({"rounds": 2, "seconds": 0.1, "samples": 46, "loss": 2.3})
     lazy = [sys.executable, "-c", f"print({answer!r})"]
-    said = _python(
+    output = _python(
         "import compare; from process import Failed, Participant\n"
         f"try: Participant('lazy', {lazy!r}, samples=24)\n"
         "except Failed as error: print(error)"
     )
-    assert said.stdout.startswith("lazy trained on 46 examples, not on 48."), said.stderr
+    assert output.stdout.startswith("lazy trained on 46 examples, not on 48."), output.stderr
 
 
 def _python(code: str) -> subprocess.CompletedProcess[str]:

@@ -57,11 +57,11 @@ def test_lambda_1_stands_with_its_uncertainty(
         folder, capsys, "-k", "1", "--probes", "4", "--examples", "40", "--quiet"
     )
     assert status == 0
-    said = out.splitlines()[0]
-    assert re.search(r", lambda_1 [0-9.]+ ± [0-9.]+, trace [0-9.]+ ± [0-9.]+ \(", said)
+    output = out.splitlines()[0]
+    assert re.search(r", lambda_1 [0-9.]+ ± [0-9.]+, trace [0-9.]+ ± [0-9.]+ \(", output)
     assert (
         "(± of lambda_1: standard deviation over disjoint parts of the examples; of the trace: standard "
-        in said
+        in output
     )
     all_examples = analysed(folder, capsys, "-k", "1", "--examples", "all", "--quiet")[
         1

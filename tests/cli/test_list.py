@@ -51,7 +51,7 @@ def test_methods(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_method(capsys: pytest.CaptureFixture[str]) -> None:
-    told = output_of(capsys, "list", "methods", "fedgloss")
+    messages = output_of(capsys, "list", "methods", "fedgloss")
     for word in (
         "rho_s",
         "rho_l",
@@ -61,21 +61,23 @@ def test_one_method(capsys: pytest.CaptureFixture[str]) -> None:
         "Caldarola et al., CVPR 2025",
         "server: stale_sam",
     ):
-        assert word in told
+        assert word in messages
     assert (
         "1 vectors down, 1 up; local training once, with 1 gradients per step and 0 over all data"
-        in told
+        in messages
     )
-    assert "weighting: sized" in told
+    assert "weighting: sized" in messages
 
 
 def test_a_combination(capsys: pytest.CaptureFixture[str]) -> None:
-    told = output_of(capsys, "list", "methods", "feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)")
-    assert told.startswith("feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)\n")
-    assert "client: sam(rho=0.5) -> dual(alpha=0.1, by_size=False); server: dual(" in told
-    assert "evaluated: wima(" in told
-    assert "2 gradients per step" in told
-    assert "weighting: uniform" in told
+    messages = output_of(
+        capsys, "list", "methods", "feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)"
+    )
+    assert messages.startswith("feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)\n")
+    assert "client: sam(rho=0.5) -> dual(alpha=0.1, by_size=False); server: dual(" in messages
+    assert "evaluated: wima(" in messages
+    assert "2 gradients per step" in messages
+    assert "weighting: uniform" in messages
 
 
 @pytest.fixture
@@ -103,11 +105,11 @@ def test_data_list(capsys: pytest.CaptureFixture[str], empty: Path) -> None:
 
 
 def test_data_show(capsys: pytest.CaptureFixture[str]) -> None:
-    told = output_of(capsys, "data", "show", "digits(lda(0), clients=20)", "--seed", "3")
-    assert told.startswith("digits(lda(0), clients=20), seed 3\n")
-    assert "test examples, inputs of 1x8x8, 10 classes" in told
-    assert "20" in told
-    assert told != output_of(capsys, "data", "show", "digits(iid(), clients=20)", "--seed", "3")
+    messages = output_of(capsys, "data", "show", "digits(lda(0), clients=20)", "--seed", "3")
+    assert messages.startswith("digits(lda(0), clients=20), seed 3\n")
+    assert "test examples, inputs of 1x8x8, 10 classes" in messages
+    assert "20" in messages
+    assert messages != output_of(capsys, "data", "show", "digits(iid(), clients=20)", "--seed", "3")
     assert "held out by the clients" in output_of(
         capsys, "data", "show", "digits(iid(), clients=20, split=0.7)"
     )
@@ -120,10 +122,10 @@ def test_data_get_what_needs_no_files(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert output_of(capsys, "--version") == f"fedflat {__version__}\n"
-    told = output_of(capsys, "--help")
+    messages = output_of(capsys, "--help")
     for command in ("run", "compare", "resume", "list", "data", "dashboard"):
-        assert f"\n    {command} " in told
-    assert "examples:" in told
+        assert f"\n    {command} " in messages
+    assert "examples:" in messages
     options = output_of(capsys, "run", "--help")
     for option in ("--on", "--rounds", "--checkpoint-every", "--workers", "--replay", "--target"):
         assert option in options
@@ -146,8 +148,10 @@ def test_items_of_a_kind(capsys: pytest.CaptureFixture[str], kind: str) -> None:
 
 
 def test_kinds_with_their_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    told = output_of(capsys, "list")
-    counts = {line.split()[0]: int(line.split()[1]) for line in told.split("\n\n")[0].splitlines()}
+    messages = output_of(capsys, "list")
+    counts = {
+        line.split()[0]: int(line.split()[1]) for line in messages.split("\n\n")[0].splitlines()
+    }
     assert counts.keys() == {*filter(None, KINDS.values()), "presets"}
     for kind, name in KINDS.items():
         if name and name != "commands":
@@ -157,8 +161,8 @@ def test_kinds_with_their_counts(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_item_of_a_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    told = output_of(capsys, "list", "models", "mlp")
-    assert told.startswith("mlp(hidden=[64])\n\nLinear layers of widths")
+    messages = output_of(capsys, "list", "models", "mlp")
+    assert messages.startswith("mlp(hidden=[64])\n\nLinear layers of widths")
     assert output_of(capsys, "list", "models", "mlp(hidden=[8])").startswith("mlp(hidden=[8])\n")
     assert output_of(capsys, "list", "executors", "in-process").startswith("in_process(")
     assert "analyse: compute curvature" in output_of(capsys, "list", "commands", "analyse")
@@ -169,10 +173,10 @@ def test_one_item_of_a_kind(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_options_of_run_are_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
     """The most used first; then every setting under its purpose."""
-    told = output_of(capsys, "run", "--help")
+    messages = output_of(capsys, "run", "--help")
     titles = [
         line.removesuffix(":")
-        for line in told.splitlines()
+        for line in messages.splitlines()
         if line.endswith(":") and line[0] != " "
     ]
     assert titles == [
@@ -183,7 +187,7 @@ def test_options_of_run_are_in_groups(capsys: pytest.CaptureFixture[str]) -> Non
         "output",
         "other options",
     ]
-    parts = {part.partition(":\n")[0]: part for part in told.split("\n\n")}
+    parts = {part.partition(":\n")[0]: part for part in messages.split("\n\n")}
     common = re.findall(r"^  (--[a-z-]+)", parts["common options"], re.MULTILINE)
     assert common == [
         "--on",
@@ -204,38 +208,38 @@ def test_options_of_run_are_in_groups(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_every_command_is_a_module_with_its_help(capsys: pytest.CaptureFixture[str]) -> None:
-    told = " ".join(output_of(capsys, "--help").split())
+    messages = " ".join(output_of(capsys, "--help").split())
     for name, verb in builtin().items():
-        assert f" {name} " in told
-        assert verb.HELP in told
+        assert f" {name} " in messages
+        assert verb.HELP in messages
         assert output_of(capsys, name, "--help").startswith(f"usage: fedflat {name}")
     assert output_of(capsys, "analyze", "--help") == output_of(capsys, "analyse", "--help")
 
 
 def test_help_shows_both_values_of_concentration(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (("list", "partitions"), ("data", "show", "--help")):
-        told = output_of(capsys, *words)
-        assert "concentration='total'" in told
-        assert "lda(alpha, concentration='component')" in told
-        assert "  dirichlet(alpha)  " in told
+        messages = output_of(capsys, *words)
+        assert "concentration='total'" in messages
+        assert "lda(alpha, concentration='component')" in messages
+        assert "  dirichlet(alpha)  " in messages
 
 
 def test_data_show_says_how_alpha_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     """Dirichlet(alpha * prior) with ten equal classes is Dirichlet([alpha / 10] * 10)."""
-    told = output_of(capsys, "data", "show", "digits(lda(0.5), clients=20)")
+    messages = output_of(capsys, "data", "show", "digits(lda(0.5), clients=20)")
     assert (
         "alpha 0.5 is the total over the 10 classes, 0.05 each on average (each with concentration='comp"
-        in told
+        in messages
     )
-    assert "draw dirichlet(0.5), Flower Datasets dirichlet(0.5, balance=False).\n" in told
+    assert "draw dirichlet(0.5), Flower Datasets dirichlet(0.5, balance=False).\n" in messages
     assert "alpha 0.5 is the total" in output_of(
         capsys, "data", "show", "unlabelled(digits(lda(0.5), clients=20))"
     )
-    told = output_of(
+    messages = output_of(
         capsys, "data", "show", "digits(lda(0.5, concentration='component'), clients=20)"
     )
     assert (
         "alpha 0.5 is that of each of the 10 classes, 5 in total (the total with concentration='total')\n"
-        in told
+        in messages
     )
     assert "alpha" not in output_of(capsys, "data", "show", "digits(iid(), clients=20)")

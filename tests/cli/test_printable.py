@@ -71,12 +71,12 @@ PLUGIN = {
     "names": [f"my_sam{ESCAPES}"],
 }
 TEXTS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "plugin": lambda facts: facts["experiment"].update(plugins=[PLUGIN]),
-    "file of a plugin": lambda facts: facts["experiment"].update(
+    "plugin": lambda record: record["experiment"].update(plugins=[PLUGIN]),
+    "file of a plugin": lambda record: record["experiment"].update(
         plugins=[{**PLUGIN, "version": None, "digest": f"{ESCAPES}"}]
     ),
-    "method": lambda facts: facts["experiment"].update(method=f"fedavg{ESCAPES}"),
-    "version": lambda facts: facts.update(fedflat=f"0{ESCAPES}"),
+    "method": lambda record: record["experiment"].update(method=f"fedavg{ESCAPES}"),
+    "version": lambda record: record.update(fedflat=f"0{ESCAPES}"),
 }
 
 
@@ -108,11 +108,11 @@ def test_texts_of_a_run_are_shown_escaped(
 def test_no_sentence_advises_to_install_what_a_folder_names() -> None:
     for version, digest in (("1.2", None), (None, "ab" * 32), (None, None)):
         plugin = Plugin("evil", version, digest)
-        said = missing([PluginNeed(plugin, ("no_such_name",))]) + changed(
+        output = missing([PluginNeed(plugin, ("no_such_name",))]) + changed(
             [PluginNeed(plugin, ("fedavg",))]
         )
-        assert len(said) == (1 if version == digest else 2)
-        assert not [sentence for sentence in said if "nstall" in sentence]
+        assert len(output) == (1 if version == digest else 2)
+        assert not [sentence for sentence in output if "nstall" in sentence]
 
 
 def test_texts_of_a_table_are_shown_escaped(

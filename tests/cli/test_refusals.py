@@ -35,12 +35,12 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         status = main(words)
     except SystemExit as ended:  # a wrong word on the command line
         status = ended.code
-    said, told = capsys.readouterr()
-    assert status == 2, told
-    assert said == ""
-    assert "Traceback" not in told
+    output, messages = capsys.readouterr()
+    assert status == 2, messages
+    assert output == ""
+    assert "Traceback" not in messages
     assert sorted(Path.cwd().rglob("*")) == before
-    return told
+    return messages
 
 
 RUN = ("run", "--rounds", "2", "--out", "out", "--quiet")
@@ -74,9 +74,9 @@ METHODS = [
 
 @pytest.mark.parametrize(("method", "message"), METHODS, ids=[method for method, _ in METHODS])
 def test_methods(capsys: pytest.CaptureFixture[str], method: str, message: str) -> None:
-    told = refused(capsys, *RUN, method)
-    assert told.startswith("fedflat: error: ")
-    assert message in told
+    messages = refused(capsys, *RUN, method)
+    assert messages.startswith("fedflat: error: ")
+    assert message in messages
 
 
 OPTIONS = [
@@ -140,15 +140,15 @@ def test_options(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], mes
 
 
 def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    told = refused(capsys, "rum", "fedavg")
-    assert "unknown word 'rum'. Did you mean 'run'? Known: analyse, " in told
-    assert "`fedflat --help`" in told
+    messages = refused(capsys, "rum", "fedavg")
+    assert "unknown word 'rum'. Did you mean 'run'? Known: analyse, " in messages
+    assert "`fedflat --help`" in messages
     assert "METHOD" in refused(capsys, "run")
     assert "COMMAND" in refused(capsys)
-    told = refused(capsys, "run", "fedavg", "fedsam", "--rounds", "2")
+    messages = refused(capsys, "run", "fedavg", "fedsam", "--rounds", "2")
     assert (
         "run takes one method, found 'fedsam' after 'fedavg'. To compare both: fedflat compare"
-        in told
+        in messages
     )
     assert "Did you mean 'list'?" in refused(capsys, "data", "lst")
     assert "unknown option '--quite'. Did you mean '--quiet'?" in refused(
@@ -192,11 +192,11 @@ REPLAYS = [
 def test_replays(capsys: pytest.CaptureFixture[str], text: str | None, message: str) -> None:
     if text is not None:
         Path("replay.json").write_text(text)
-    told = refused(capsys, *RUN, "fedavg", "--replay", "replay.json")
-    assert message in told
+    messages = refused(capsys, *RUN, "fedavg", "--replay", "replay.json")
+    assert message in messages
     if message.startswith("cannot be read"):
-        assert "--replay replay.json: " in told
-        assert '{"cohorts": [[0, 3], ...]' in told
+        assert "--replay replay.json: " in messages
+        assert '{"cohorts": [[0, 3], ...]' in messages
 
 
 def on_files(capsys: pytest.CaptureFixture[str], name: str, folder: Path) -> str:
@@ -206,10 +206,10 @@ def on_files(capsys: pytest.CaptureFixture[str], name: str, folder: Path) -> str
 
 
 def test_data_that_are_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    told = on_files(capsys, "mnist", tmp_path / "files")
-    assert "mnist is not on this machine" in told
-    assert str(tmp_path / "files") in told
-    assert "`fedflat data get mnist`" in told
+    messages = on_files(capsys, "mnist", tmp_path / "files")
+    assert "mnist is not on this machine" in messages
+    assert str(tmp_path / "files") in messages
+    assert "`fedflat data get mnist`" in messages
 
 
 def test_data_files_that_are_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -256,8 +256,8 @@ def test_cifar_files_that_are_wrong(capsys: pytest.CaptureFixture[str], tmp_path
 
 def test_a_partition_file_with_an_empty_client(capsys: pytest.CaptureFixture[str]) -> None:
     Path("parts.json").write_text(json.dumps([[0, 1], []]))
-    told = refused(capsys, *RUN, "fedavg", "--on", "digits(from_file('parts.json'), clients=2)")
-    assert "client '1' must have a list of at least one position" in told
+    messages = refused(capsys, *RUN, "fedavg", "--on", "digits(from_file('parts.json'), clients=2)")
+    assert "client '1' must have a list of at least one position" in messages
 
 
 def test_run_folders(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -266,8 +266,8 @@ def test_run_folders(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     (taken / "run.json").write_text(
         '{"fedflat": "0.0.1", "status": "running", "experiment": {}, "how": {}}'
     )
-    told = refused(capsys, "run", "fedavg", "--out", "taken", "--quiet")
-    assert "taken is already there and not empty. `fedflat resume taken` continues it" in told
+    messages = refused(capsys, "run", "fedavg", "--out", "taken", "--quiet")
+    assert "taken is already there and not empty. `fedflat resume taken` continues it" in messages
     assert "taken was made by fedflat 0.0.1, this is" in refused(capsys, "resume", "taken")
     (taken / "run.json").write_text('{"fedflat"')
     assert "taken/run.json is damaged" in refused(capsys, "resume", "taken")
@@ -280,9 +280,9 @@ def test_run_folders(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
 def test_status_of_the_process(tmp_path: Path) -> None:
     """Once for real: what the shell sees."""
     process = start("run", "feddin", "--out", str(tmp_path / "out"))
-    said, told = process.communicate()
-    assert (process.returncode, said) == (2, "")
-    assert told == (
+    output, messages = process.communicate()
+    assert (process.returncode, output) == (2, "")
+    assert messages == (
         "fedflat: error: unknown method 'feddin'. Did you mean 'feddyn'? `fedflat list methods` shows all of them.\n"
     )
     assert not (tmp_path / "out").exists()
@@ -292,7 +292,7 @@ DEVICES = '{"0": {"speed": 9, "down": 9, "up": 9}, "1": {"speed": 9, "down": 9, 
 
 
 @pytest.mark.parametrize(
-    ("clock", "said"),
+    ("clock", "message"),
     [
         ("measured('there.json')", "has no entry for 98 of the 100 clients: 2, 3, 4, 5, 6, ..."),
         (
@@ -316,17 +316,17 @@ DEVICES = '{"0": {"speed": 9, "down": 9, "up": 9}, "1": {"speed": 9, "down": 9, 
         ("lognormal(3)", "'lognormal' is a distribution, not a clock. Known: devices, measured."),
     ],
 )
-def test_clocks(capsys: pytest.CaptureFixture[str], clock: str, said: str) -> None:
+def test_clocks(capsys: pytest.CaptureFixture[str], clock: str, message: str) -> None:
     Path("there.json").write_text(DEVICES)
     Path("negative.json").write_text(DEVICES.replace("9", "-3"))
     Path("text.json").write_text("speed 9")
     Path("bytes.json").write_bytes(b"\x80\xff\0")
     Path("list.json").write_text("[1, 2]")
-    assert said in refused(capsys, *RUN, "fedavg", "--clock", clock, "--min-replies", "1")
+    assert message in refused(capsys, *RUN, "fedavg", "--clock", clock, "--min-replies", "1")
 
 
 @pytest.mark.parametrize(
-    ("method", "more", "said"),
+    ("method", "more", "message"),
     [
         (
             "hfl(clusters=4, T_c=50)",
@@ -415,11 +415,11 @@ def test_clocks(capsys: pytest.CaptureFixture[str], clock: str, said: str) -> No
     ],
 )
 def test_who_talks_to_whom(
-    capsys: pytest.CaptureFixture[str], method: str, more: tuple[str, ...], said: str
+    capsys: pytest.CaptureFixture[str], method: str, more: tuple[str, ...], message: str
 ) -> None:
-    told = refused(capsys, *RUN, method, "--on", "digits(lda(0))", *more)
-    assert said in told
-    assert told.count("\n") == 1
+    messages = refused(capsys, *RUN, method, "--on", "digits(lda(0))", *more)
+    assert message in messages
+    assert messages.count("\n") == 1
 
 
 def test_groups_that_turn_out_impossible(capsys: pytest.CaptureFixture[str]) -> None:
@@ -431,15 +431,15 @@ def test_groups_that_turn_out_impossible(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_replies_that_a_clock_may_lose(capsys: pytest.CaptureFixture[str]) -> None:
-    said = refused(capsys, *RUN, "fedavg", "--clock", "devices(deadline=3)")
-    assert "Say with how many a round may go on: --min-replies 1." in said
+    output = refused(capsys, *RUN, "fedavg", "--clock", "devices(deadline=3)")
+    assert "Say with how many a round may go on: --min-replies 1." in output
 
 
 def test_a_deadline_that_no_client_meets(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*RUN, "fedavg", "--clock", "devices(deadline=0.001)", "--min-replies", "1"]) == 2
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert (
         "round 0: no client met the deadline of 0.001 s; the first reply would have come after "
-        in said
+        in output
     )
-    assert "Set a later deadline" in said
+    assert "Set a later deadline" in output

@@ -41,27 +41,30 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_run(capsys: pytest.CaptureFixture[str]) -> None:
     """The table on standard output; everything for people on standard error."""
     assert main(["run", "sam(rho=0.05) + feddyn(alpha=0.1)", *QUICK, "--out", "here"]) == 0
-    said, told = capsys.readouterr()
-    heads, _, row, *_ = said.splitlines()
+    output, messages = capsys.readouterr()
+    heads, _, row, *_ = output.splitlines()
     assert heads.split("  ")[0] == "method"
     assert row.startswith("sam(rho=0.05) + feddyn(alpha=0.1) ")
     accuracy = rows(Path("here"))
     mean = sum(r["accuracy"] for r in accuracy) / 4
     assert f" {100 * mean:.2f} " in row
-    assert "mean of the evaluations in the last 4 rounds (1 seed)." in said
-    assert f"data {ON}, model logistic(), run folder here" in told
-    assert "client: sam(rho=0.05) -> dual(alpha=0.1, by_size=False); server: dual(alpha=0.1" in told
-    assert "sam(rho=0.05) + feddyn(alpha=0.1), seed 0" in told
-    assert "round 4/4" in told
-    assert "Results are in here" in told
-    assert "\x1b" not in said + told
+    assert "mean of the evaluations in the last 4 rounds (1 seed)." in output
+    assert f"data {ON}, model logistic(), run folder here" in messages
+    assert (
+        "client: sam(rho=0.05) -> dual(alpha=0.1, by_size=False); server: dual(alpha=0.1"
+        in messages
+    )
+    assert "sam(rho=0.05) + feddyn(alpha=0.1), seed 0" in messages
+    assert "round 4/4" in messages
+    assert "Results are in here" in messages
+    assert "\x1b" not in output + messages
 
 
 def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "fedavg", *QUICK, "--out", "here", "--quiet"]) == 0
-    said, told = capsys.readouterr()
-    assert "fedavg()" in said
-    assert told == ""
+    output, messages = capsys.readouterr()
+    assert "fedavg()" in output
+    assert messages == ""
 
 
 def test_every_option_reaches_the_run(tmp_path: Path) -> None:
@@ -239,14 +242,14 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
         )
         == 0
     )
-    said, told = capsys.readouterr()
-    heads, _, one, other, *_ = said.splitlines()
+    output, messages = capsys.readouterr()
+    heads, _, one, other, *_ = output.splitlines()
     mean = sum(r["accuracy"] for r in rows(Path("study/01-fedavg/seed-0"))) / 4
     assert f"| rounds to {100 * mean:.1f} % | sent to {100 * mean:.1f} % |" in heads
     assert one.startswith("| `fedavg()` |")
     assert other.startswith("| `fedavg() + server_sgd(lr=2.0)` |")
-    assert "[1/2] fedavg(), seed 0" in told
-    assert "[2/2] fedavg() + server_sgd(lr=2.0), seed 0" in told
+    assert "[1/2] fedavg(), seed 0" in messages
+    assert "[2/2] fedavg() + server_sgd(lr=2.0), seed 0" in messages
     assert main(["resume", "study", "--target", "1%", "--csv", "--quiet"]) == 0
     for name, row in zip(
         ("01-fedavg", "02-fedavg-server-sgd-lr=2.0"),
@@ -284,16 +287,16 @@ def test_resume_with_another_executor() -> None:
 def test_a_damaged_checkpoint_is_reported_even_quietly(capsys: pytest.CaptureFixture[str]) -> None:
     main(["run", "feddyn", *QUICK, "--out", "whole", "--quiet"])
     main(["run", "feddyn", *QUICK, "--out", "cut", "--quiet", "--checkpoint-every", "0"])
-    facts = json.loads(Path("cut/run.json").read_text())
-    del facts["end"]
-    Path("cut/run.json").write_text(json.dumps({**facts, "status": "running"}))
+    record = json.loads(Path("cut/run.json").read_text())
+    del record["end"]
+    Path("cut/run.json").write_text(json.dumps({**record, "status": "running"}))
     newest = Path("cut/checkpoint/round-0000004.json")
     newest.write_bytes(newest.read_bytes().replace(b"digest", b"digesd"))
     capsys.readouterr()
     assert main(["resume", "cut", "--quiet"]) == 0
-    told = capsys.readouterr().err
-    assert told.startswith("fedflat: the checkpoint of round 4 is damaged (")
-    assert "trying the one before it" in told
+    messages = capsys.readouterr().err
+    assert messages.startswith("fedflat: the checkpoint of round 4 is damaged (")
+    assert "trying the one before it" in messages
     assert final(Path("cut")) == final(Path("whole"))
 
 
@@ -334,8 +337,8 @@ def test_ctrl_c_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     with monkeypatch.context() as patched:
         patched.setattr(train.Stopwatch, "progress", press)
         assert main(["run", "fedavg", *QUICK, "--out", "my run"]) == 130
-    told = capsys.readouterr().err
-    assert "A checkpoint was written. Continue with: fedflat resume 'my run'\n" in told
+    messages = capsys.readouterr().err
+    assert "A checkpoint was written. Continue with: fedflat resume 'my run'\n" in messages
     with monkeypatch.context() as patched:
         patched.setattr(InProcess, "open", press)
         assert main(["resume", "my run"]) == 130
@@ -362,14 +365,18 @@ def test_what_alpha_is_stands_in_the_first_lines_and_below_the_table(
     note = "lda(0.5): alpha is the total concentration, divided among the classes"
     for words, folder in ((("run", "fedavg"), "a"), (("compare", "fedavg", "fedprox"), "b")):
         assert main([*words, "--on", on, *short, "--out", folder]) == 0
-        said, told = capsys.readouterr()
-        assert told.count(note) == 1
-        assert told.index(f"data {on}") < told.index(f"  {note} (") < told.index("fedavg(), seed 0")
+        output, messages = capsys.readouterr()
+        assert messages.count(note) == 1
+        assert (
+            messages.index(f"data {on}")
+            < messages.index(f"  {note} (")
+            < messages.index("fedavg(), seed 0")
+        )
         assert (
             "classes a client on average). NIID-Bench, PFLlib and FedLab draw dirichlet(0.5), Flower"
-            in told
+            in messages
         )
-        assert said.count(f"\n{note}. NIID-Bench") == 1
+        assert output.count(f"\n{note}. NIID-Bench") == 1
     for other in ("lda(0)", "lda(0.5, concentration='component')", "dirichlet(0.5, min_size=1)"):
         assert (
             main(["run", "fedavg", "--on", f"digits({other}, clients=8)", *short, "--out", other])

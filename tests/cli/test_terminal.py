@@ -50,8 +50,8 @@ def on_a_terminal(
             process.send_signal(signal.SIGINT)
             stop_at = None
     os.close(ours)
-    said, _ = process.communicate()
-    return process.returncode, said, seen.decode()
+    output, _ = process.communicate()
+    return process.returncode, output, seen.decode()
 
 
 def plain(seen: str) -> str:
@@ -92,17 +92,17 @@ def test_a_live_line(tmp_path: Path, columns: int, name: str) -> None:
     """One line at every width, with round, accuracy and time left; what goes into a file is
     plain."""
     words = ("fedsam(rho=warmup(0.01, 0.05, 20)) + swa()", *QUICK, "--out", str(tmp_path / "run"))
-    status, said, seen = on_a_terminal("run", *words, columns=columns)
+    status, output, seen = on_a_terminal("run", *words, columns=columns)
     assert status == 0
-    assert "fedsam(rho=warmup(0.01, 0.05, 20)) + swa()" in said
-    assert "\x1b" not in said
+    assert "fedsam(rho=warmup(0.01, 0.05, 20)) + swa()" in output
+    assert "\x1b" not in output
     assert "\x1b[2K" in seen  # a line that is gone over
-    told = re.findall(r"round \d+/30  [^\r\n]*", plain(seen))
-    assert all(len(line) < columns for line in told)
+    messages = re.findall(r"round \d+/30  [^\r\n]*", plain(seen))
+    assert all(len(line) < columns for line in messages)
     loss = r"train loss \S+  " if columns == 120 else ""
-    assert re.search(rf"^round 30/30  test \S+ % \(round 30\)  {loss}done  ", told[-1])
-    assert f"  {name}" in told[-1]
-    running = [line for line in told[1:-1] if "round 30/" not in line]
+    assert re.search(rf"^round 30/30  test \S+ % \(round 30\)  {loss}done  ", messages[-1])
+    assert f"  {name}" in messages[-1]
+    running = [line for line in messages[1:-1] if "round 30/" not in line]
     assert all(
         re.search(rf" %( \(round \d+\))?  {loss}(\d+[hms])+ left  ", line) for line in running
     )
@@ -111,8 +111,8 @@ def test_a_live_line(tmp_path: Path, columns: int, name: str) -> None:
 
 def test_ctrl_c_leaves_one_clean_line(tmp_path: Path) -> None:
     words = ("run", "fedavg", *QUICK, "--rounds", "100000", "--out", str(tmp_path / "run"))
-    status, said, seen = on_a_terminal(*words, columns=60, stop_at=b"% ")
-    assert (status, said) == (130, "")
+    status, output, seen = on_a_terminal(*words, columns=60, stop_at=b"% ")
+    assert (status, output) == (130, "")
     shown = screen(seen)
     assert sum("round" in line for line in shown) == 1
     last, config, end, nothing = shown[-4:]
@@ -145,15 +145,15 @@ def test_a_study_shows_its_time_left(tmp_path: Path) -> None:
     assert re.fullmatch(
         r"\[2/2\]  round 300/300  test \S+ %( \(round 300\))?  done  fedsam", shown[1]
     )
-    said = start(*words, str(tmp_path / "file")).communicate(timeout=100)[1]
-    assert "\x1b" not in said
+    output = start(*words, str(tmp_path / "file")).communicate(timeout=100)[1]
+    assert "\x1b" not in output
     assert re.search(
         r"\[1/2\] fedavg\(\), seed 0\n  round 1/300  train loss \S+  \S+ left \(study \S+\)  \S+ samples/s\n",
-        said,
+        output,
     )
     assert re.search(
         r"\n  round 300/300  test \S+ % \(round 300\)  train loss \S+  done \(study \S+ left\)  ",
-        said,
+        output,
     )
 
 

@@ -86,9 +86,9 @@ class Shadowing:
         places = local.batches(job.seed, broadcast.round, request.client, len(data))
         batches = (data.batch(some, job.learner.dtype) for some in places)
         job.learner.flat.module.train()
-        walked = local_train(stack, job.learner, sent.params, sent.buffers, broadcast.lr, batches)
-        assert walked.returned.is_meta
-        assert walked.loss.is_meta
+        trained = local_train(stack, job.learner, sent.params, sent.buffers, broadcast.lr, batches)
+        assert trained.returned.is_meta
+        assert trained.loss.is_meta
         assert all(t.is_meta for _, v in stack for t in (*v.state.values(), *v.outbox.values()))
         self.walks += 1
 

@@ -30,10 +30,10 @@ def some() -> tuple[Problem, Plan]:
 def test_both_readings_in_numbers(factor: float, last: float) -> None:
     """Ten steps at 0.05: as FedDrive's code has it, and as papers print it."""
     piece = PolyRate(factor=factor)
-    visit = visiting(piece, torch.zeros(2), planned_steps=10)
-    assert piece.lr_factor(visit) == 1
-    visit.steps = 9
-    assert 0.05 * piece.lr_factor(visit) == pytest.approx(last, abs=6e-9)
+    request = visiting(piece, torch.zeros(2), planned_steps=10)
+    assert piece.lr_factor(request) == 1
+    request.steps = 9
+    assert 0.05 * piece.lr_factor(request) == pytest.approx(last, abs=6e-9)
 
 
 def by_loops(problem: Problem, plan: Plan, power: float, factor: float) -> list[np.ndarray]:

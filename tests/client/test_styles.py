@@ -134,12 +134,12 @@ def test_the_bank_is_counted(text: str, numbers: int) -> None:
 
 
 def test_its_text_is_printed_again() -> None:
-    [said] = [
+    [output] = [
         text for text in remarks(prepare(experiment("fedavg + lab", DATA))) if "round 0" in text
     ]
     assert (
         "every client learn the mean and the standard deviation of the colours of each training image"
-        in said
+        in output
     )
 
 

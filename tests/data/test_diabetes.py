@@ -37,8 +37,8 @@ def test_it_is_scikit_learns() -> None:
 
 
 def test_its_text_is_like_that_of_other_sets() -> None:
-    said = "diabetes(quantity_skew(sigma=0.5), clients=8)"
-    assert repr(parse(said, "data set")) == said
+    output = "diabetes(quantity_skew(sigma=0.5), clients=8)"
+    assert repr(parse(output, "data set")) == output
 
 
 def test_scikit_learn_is_not_imported() -> None:

@@ -180,12 +180,12 @@ def test_get_of_what_needs_no_file_or_does_not_exist(tmp_path):
 def test_download_compares_the_checksum(tmp_path):
     data = bytes(range(256)) * 8192
     (tmp_path / "there").write_bytes(data)
-    url, said = (tmp_path / "there").as_uri(), []
+    url, output = (tmp_path / "there").as_uri(), []
     download(
-        url, tmp_path / "here", hashlib.md5(data, usedforsecurity=False).hexdigest(), said.append
+        url, tmp_path / "here", hashlib.md5(data, usedforsecurity=False).hexdigest(), output.append
     )
     assert (tmp_path / "here").read_bytes() == data
-    assert said[-1] == "here: 2.1 of 2.1 MB"
+    assert output[-1] == "here: 2.1 of 2.1 MB"
     with pytest.raises(UnavailableError, match="the checksum must be 00, found"):
         download(url, tmp_path / "here", "00", quiet)
     with pytest.raises(UnavailableError, match="nowhere"):

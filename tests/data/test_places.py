@@ -19,9 +19,9 @@ cache_dir = places.cache_dir
 
 def test_order_of_the_folders(tmp_path, monkeypatch):
     assert roots() == [tmp_path / "cache", tmp_path / "system"]
-    monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "said"))
+    monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "message"))
     set_data_dir(tmp_path / "chosen")
-    assert roots() == [tmp_path / name for name in ("chosen", "said", "cache", "system")]
+    assert roots() == [tmp_path / name for name in ("chosen", "message", "cache", "system")]
     assert home() == tmp_path / "chosen"
     set_data_dir(None)
     monkeypatch.setenv("FEDFLAT_DATA", "")
@@ -31,16 +31,16 @@ def test_order_of_the_folders(tmp_path, monkeypatch):
 def test_the_first_folder_with_all_files_is_taken(tmp_path, monkeypatch):
     layout = Mnist.layout
     assert find(layout) is None
-    for name in ("system", "cache", "said", "chosen"):
+    for name in ("system", "cache", "message", "chosen"):
         write_idx_set(tmp_path / name / "mnist", 10, 10)
-        monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "said"))
+        monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "message"))
         set_data_dir(tmp_path / "chosen")
         files = find(layout)
         assert files is not None
         assert [file.name for file in files] == list(layout.files)
         assert {file.parent for file in files} == {tmp_path / name / "mnist"}
     (tmp_path / "chosen" / "mnist" / layout.files[2]).unlink()
-    assert find(layout)[0].parent == tmp_path / "said" / "mnist"
+    assert find(layout)[0].parent == tmp_path / "message" / "mnist"
 
 
 @pytest.mark.parametrize(

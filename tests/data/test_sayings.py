@@ -22,10 +22,10 @@ def text(row: torch.Tensor) -> str:
 def test_the_target_is_the_next_letter_and_nothing_after_the_end() -> None:
     fed = sayings(clients=7, examples=30).open(3)
     examples = fed.data(2).examples
-    said = SayingsMaker(sayings(clients=7, examples=30), 3).speak(2, 30, 0)
+    output = SayingsMaker(sayings(clients=7, examples=30), 3).speak(2, 30, 0)
     assert examples.inputs.dtype == examples.targets.dtype == torch.long
     lengths = set()
-    for x, y, spoken in zip(examples.inputs, examples.targets, said, strict=True):
+    for x, y, spoken in zip(examples.inputs, examples.targets, output, strict=True):
         count = int((y != IGNORED).sum())
         assert text(x[:count]) == ("\n" + spoken)[:count]
         assert text(y[:count]) == (spoken + "\n")[:count]
@@ -65,7 +65,7 @@ def test_dialects_are_spelt_differently_and_the_first_as_in_a_book() -> None:
     for client in (0, 5, 7):
         spelt = plain.speak(client, 8, 0)
         for old, new in maker.dialect(client % 5):
-            spelt = [said.replace(old, new) for said in spelt]
+            spelt = [output.replace(old, new) for output in spelt]
         assert maker.speak(client, 8, 0) == spelt
 
 
@@ -73,7 +73,7 @@ def words(alpha: float) -> float:
     """How many different words clients use, on the average."""
     maker = SayingsMaker(sayings(alpha=alpha, dialects=1), 0)
     counts = [
-        len({word for said in maker.speak(client, 40, 0) for word in said.split()})
+        len({word for output in maker.speak(client, 40, 0) for word in output.split()})
         for client in range(10)
     ]
     return sum(counts) / len(counts)
@@ -86,13 +86,13 @@ def test_clients_use_fewer_words_with_a_small_alpha() -> None:
 def test_every_letter_is_known() -> None:
     maker = SayingsMaker(sayings(clients=50, dialects=50), 1)
     assert {
-        letter for client in range(50) for said in maker.speak(client, 10, 0) for letter in said
+        letter for client in range(50) for output in maker.speak(client, 10, 0) for letter in output
     } < set(LETTERS)
 
 
 def test_its_text_is_printed_again_and_wrong_settings_are_refused() -> None:
-    said = "sayings(clients=12, dialects=2, length=40, seed=3)"
-    assert repr(parse(said, "data set")) == said
+    output = "sayings(clients=12, dialects=2, length=40, seed=3)"
+    assert repr(parse(output, "data set")) == output
     wrongs = (
         ("dialects=0", "dialects"),
         ("alpha=0", "alpha must be a number above 0"),

@@ -92,10 +92,10 @@ def test_the_shifted_sequence(plays: Path) -> None:
     assert len(y) == 10
     with pytest.raises(SettingError, match="these examples do not have one class each"):
         fed.data(0).labels  # noqa: B018
-    told = show(shakespeare(**SMALL, target="sequence")).splitlines()
-    assert told[1].endswith("test examples, inputs of 10, 80 classes")
-    assert told[2].startswith("3 clients, ")
-    assert show(shakespeare(**SMALL)).splitlines()[2] == told[2]
+    messages = show(shakespeare(**SMALL, target="sequence")).splitlines()
+    assert messages[1].endswith("test examples, inputs of 10, 80 classes")
+    assert messages[2].startswith("3 clients, ")
+    assert show(shakespeare(**SMALL)).splitlines()[2] == messages[2]
 
 
 def test_stride_and_most(plays: Path) -> None:

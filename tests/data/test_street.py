@@ -24,10 +24,10 @@ SMALL: dict[str, Any] = {"width": 32, "height": 16, "examples": 3, "tests": 6}
 
 
 def test_its_text_is_printed_again() -> None:
-    said = "street(weather='rain,sun,night', view='bus')"
+    output = "street(weather='rain,sun,night', view='bus')"
     spec = parse('street(towns=5, weather="rain,sun,night", view="bus", clients=50)', "data set")
-    assert repr(spec) == said
-    assert parse(said, "data set") == spec == street(weather="rain,sun,night", view="bus")
+    assert repr(spec) == output
+    assert parse(output, "data set") == spec == street(weather="rain,sun,night", view="bus")
 
 
 def test_every_mixture_of_town_weather_and_view_comes_equally_often() -> None:

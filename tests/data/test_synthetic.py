@@ -57,13 +57,15 @@ def test_the_seed_decides_unless_the_set_has_its_own() -> None:
 def test_inputs_have_the_specified_spread() -> None:
     """Feature j of one client: variance j^-1.2; over clients (1 + beta^2) times that."""
     spec = synthetic(clients=4, examples=40_000, features=8, beta=0.0)
-    said = torch.arange(1, 9) ** -1.2
-    torch.testing.assert_close(spec.open(0).data(1).examples.inputs.var(0), said, rtol=0.05, atol=0)
+    output = torch.arange(1, 9) ** -1.2
+    torch.testing.assert_close(
+        spec.open(0).data(1).examples.inputs.var(0), output, rtol=0.05, atol=0
+    )
     apart = synthetic(clients=1000, examples=10, features=8, beta=2.0).open(0)
     x = torch.stack([apart.data(k).examples.inputs for k in range(1000)])
     # The variance of a thousand shifts is known to sqrt(2 / 1000) = 4.5 %: five times that.
-    torch.testing.assert_close(x.flatten(0, 1).var(0), 5 * said, rtol=0.22, atol=0)
-    torch.testing.assert_close(x.mean(1).var(0), (4 + 1 / 10) * said, rtol=0.22, atol=0)
+    torch.testing.assert_close(x.flatten(0, 1).var(0), 5 * output, rtol=0.22, atol=0)
+    torch.testing.assert_close(x.mean(1).var(0), (4 + 1 / 10) * output, rtol=0.22, atol=0)
 
 
 def fitted(x: torch.Tensor, y: torch.Tensor, test_x: torch.Tensor, test_y: torch.Tensor) -> float:

@@ -213,7 +213,7 @@ def table(faults: Faults, status: int, same: bool, cohorts: list[list[int]]) -> 
     resumed = [("server", when) for when in faults.resumed]
     old = sum(entry.get("why") == "of an earlier session" for entry in entries)
     refused = [e["unread"] for e in entries if "unread" in e]
-    heard = {e["client"] for e in entries if "outcome" in e}
+    received = {e["client"] for e in entries if "outcome" in e}
     return [
         [
             "3 clients killed -9",
@@ -247,7 +247,7 @@ def table(faults: Faults, status: int, same: bool, cohorts: list[list[int]]) -> 
             f"resumed, first reply after {_until(resumed, replies)}; status {status} in the end",
         ],
         ["transport reopened", f"{seen('reopened')} times"],
-        ["clients whose messages were read", ", ".join(sorted(heard))],
+        ["clients whose messages were read", ", ".join(sorted(received))],
         ["state begun afresh", str(seen("afresh"))],
         ["replies counted", f"{sum(map(len, cohorts))} in {len(cohorts)} rounds"],
         ["same bits as a simulation of those", "yes" if same else "NO"],
@@ -305,10 +305,10 @@ def _run_in(at: Path, rounds: int, spaces: Namespaces | None) -> tuple[list[list
         final = "final.safetensors"
         same = (at / "here" / final).read_bytes() == (at / "there" / final).read_bytes()
         found = [["network", _described(spaces)], *table(faults, status, same, cohorts)]
-        heard = {e["client"] for e in made.entries() if "outcome" in e}
+        received = {e["client"] for e in made.entries() if "outcome" in e}
         right = (
             same
-            and heard <= set(NAMES)
+            and received <= set(NAMES)
             and all(made.running[n].poll() == 2 for n in ("wrong", "unknown"))
         )
         for t, cohort in enumerate(cohorts):

@@ -138,18 +138,18 @@ LENGTHS = (1, 4, 2)
 
 @pytest.mark.parametrize("capacity", [1, 2, 5])
 def test_chains_with_most_work_left_go_first(capacity: int) -> None:
-    pool, visits = FakePool(capacity, lambda n: 0), [0, 0, 0]
+    pool, requests = FakePool(capacity, lambda n: 0), [0, 0, 0]
 
     def then(at: int, outcome: PoolOutcome) -> Request | None:
-        visits[at] += 1
-        return request(at, visits[at]) if visits[at] < LENGTHS[at] else None
+        requests[at] += 1
+        return request(at, requests[at]) if requests[at] < LENGTHS[at] else None
 
     def left(at: int, made: int) -> float:
         return LENGTHS[at] - made
 
     last = list(run_chains(pool, [request(k) for k in range(3)], then, left))
     assert [_client(outcome) for outcome in last] == [0, 1, 2]
-    assert visits == list(LENGTHS)
+    assert requests == list(LENGTHS)
     assert pool.most == min(3, capacity)
     order = [int(entry[-1]) for entry in pool.log if entry.startswith("submit")]
     if capacity == 1:

@@ -162,10 +162,10 @@ def test_any_damage_is_noticed(data: st.DataObject, message: Message) -> None:
 
 def sealed(texts: Any, tensors: bytes | dict[str, Tensor]) -> bytes:
     """A message with any content, under a digest that is right."""
-    said = texts if isinstance(texts, bytes) else json.dumps(texts).encode()
+    output = texts if isinstance(texts, bytes) else json.dumps(texts).encode()
     rest = (
-        len(said).to_bytes(LENGTH, "little")
-        + said
+        len(output).to_bytes(LENGTH, "little")
+        + output
         + (tensors if isinstance(tensors, bytes) else pack(tensors))
     )
     return MAGIC + digest(rest) + rest
@@ -185,15 +185,15 @@ def test_malice_under_a_right_digest_is_refused_or_read(data: st.DataObject) -> 
     texts, tensors = taken_apart(
         encode(data.draw(st.sampled_from([small_broadcast(), small_request(), small_answer()])))
     )
-    said = json.dumps(texts).encode()
-    both = said + tensors
+    output = json.dumps(texts).encode()
+    both = output + tensors
     place = data.draw(st.integers(0, len(both) - 1))
     both = (
         both[:place]
         + data.draw(st.binary(max_size=3))
         + both[place + data.draw(st.integers(0, 3)) :]
     )
-    cut = data.draw(st.integers(0, len(both)) | st.just(len(said)))
+    cut = data.draw(st.integers(0, len(both)) | st.just(len(output)))
     with suppress(WireError):
         decode(sealed(both[:cut], both[cut:]))
 

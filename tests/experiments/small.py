@@ -67,11 +67,11 @@ def experiment(method: str = "fedavg", **more: Any) -> Experiment:
 def stop_at(round: int | None) -> Callable[[Progress], None]:
     """A listener that presses Ctrl-C when a round is done."""
 
-    def tell(progress: Progress) -> None:
+    def on_progress(progress: Progress) -> None:
         if progress.round == round:
             raise KeyboardInterrupt
 
-    return tell
+    return on_progress
 
 
 class Eager(DiskRunFolder):
@@ -100,13 +100,15 @@ def go_on(
     exp: Experiment,
     folder: Path,
     *,
-    said: list[str] | None = None,
+    messages: list[str] | None = None,
     pause: float = math.inf,
     executor: Executor = InProcess(threads=1),
 ) -> Result:
-    """Resume, to the end; what is said is appended to ``said``."""
+    """Resume, to the end; printed lines are appended to ``messages``."""
     with closing(
-        Eager.open(folder, pause=pause, print_line=(said if said is not None else []).append)
+        Eager.open(
+            folder, pause=pause, print_line=(messages if messages is not None else []).append
+        )
     ) as run_folder:
         return train(exp, run_folder=run_folder, executor=executor)
 

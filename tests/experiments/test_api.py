@@ -226,10 +226,10 @@ def test_progress_is_printed_unless_quiet(
     """In a script: plain lines on standard error; standard output is the caller's."""
     on = "digits(lda(0), clients=10)"
     result = ff.run("fedavg", on=on, out=tmp_path / "run", **SETTINGS)
-    said, told = capsys.readouterr()
-    assert said == ""
-    assert "fedavg(), seed 0\n" in told
-    assert re.search(r"  round 3/3  test \S+ % \(round 3\)  train loss \S+  done  ", told)
+    output, messages = capsys.readouterr()
+    assert output == ""
+    assert "fedavg(), seed 0\n" in messages
+    assert re.search(r"  round 3/3  test \S+ % \(round 3\)  train loss \S+  done  ", messages)
     both = ff.compare(["fedavg", "fedprox"], on=on, **SETTINGS)
     assert "[2/2] fedprox(), seed 0\n" in capsys.readouterr().err
     assert isinstance(both, ff.Results)

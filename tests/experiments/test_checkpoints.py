@@ -124,13 +124,13 @@ def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
                 content[:place] + bytes([content[place] ^ 0x20]) + content[place + 1 :]
             )
             try:
-                found, said = Store(tmp_path).read(7)
+                found, output = Store(tmp_path).read(7)
             except Damaged:
                 continue
             # White space around the list's parts may change; what it says may not.
             assert path.suffix == ".json"
             assert equal(found, groups)
-            assert said == record
+            assert output == record
         path.write_bytes(content)
     assert equal(Store(tmp_path).read(7)[0], groups)
 

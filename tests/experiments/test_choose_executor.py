@@ -173,11 +173,11 @@ class Killed(Exception):
 
 
 def killed_at(round: int) -> Reporter:
-    def tell(progress: Any) -> None:
+    def on_progress(progress: Any) -> None:
         if progress.round == round:
             raise Killed
 
-    return Reporter(announce=lambda *_: tell)
+    return Reporter(announce=lambda *_: on_progress)
 
 
 def test_killed_before_the_first_checkpoint(
@@ -197,7 +197,7 @@ def test_killed_before_the_first_checkpoint(
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("message", "expected"),
     [
         ({"workers": 2}, Workers(2)),
         ({"workers": 2, "threads": 3}, Workers(2, 3)),
@@ -207,8 +207,8 @@ def test_killed_before_the_first_checkpoint(
         ({"executor": "stacked"}, Stacked()),
     ],
 )
-def test_what_people_say(said: dict[str, Any], expected: Any) -> None:
-    config = ExecutionConfig(**said)
+def test_what_people_say(message: dict[str, Any], expected: Any) -> None:
+    config = ExecutionConfig(**message)
     assert config.resolved([], pytest.fail) == config
     assert config.make() == expected
 

@@ -144,10 +144,12 @@ def test_too_few(what: str) -> None:
     train(replace(troubled(what, min_replies=2, on_bad="skip"), rounds=3))
     with pytest.raises(FedflatError) as caught:
         train(troubled(what, min_replies=2, on_bad="skip"))
-    said = "crashed (ZeroDivisionError: out of luck)" if what == "raise" else "sent NaN or infinity"
+    output = (
+        "crashed (ZeroDivisionError: out of luck)" if what == "raise" else "sent NaN or infinity"
+    )
     assert str(caught.value) == (
-        f"round 3: 1 replies came that could be used, and min_replies asks for 2 at least: client 3 {said}; client 4 "
-        f"{said}. See what went wrong there, ask more clients a round, or ask for fewer replies."
+        f"round 3: 1 replies came that could be used, and min_replies asks for 2 at least: client 3 {output}; client 4 "
+        f"{output}. See what went wrong there, ask more clients a round, or ask for fewer replies."
     )
 
 

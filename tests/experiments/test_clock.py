@@ -325,19 +325,19 @@ def test_where_none_can_come_first(topology: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("clock", "said"),
+    ("clock", "message"),
     [
         ("devices(deadline=5)", "--min-replies 1"),
         ("devices(present=on_off(1, 1))", "--min-replies 1"),
     ],
 )
-def test_who_may_lose_replies_must_say_how_many_do(clock: str, said: str) -> None:
-    with pytest.raises(SettingError, match=said):
+def test_who_may_lose_replies_must_say_how_many_do(clock: str, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
         experiment(clock=clock)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ('{"0": {"speed": 1, "down": 1, "up": 1}}', "no entry for 4 of the 5 clients: 1, 2, 3, 4"),
         (
@@ -356,10 +356,10 @@ def test_who_may_lose_replies_must_say_how_many_do(clock: str, said: str) -> Non
         ("", "is not JSON"),
     ],
 )
-def test_a_wrong_file_is_refused_before_round_0(tmp_path: Path, content: str, said: str) -> None:
+def test_a_wrong_file_is_refused_before_round_0(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "wrong.json"
     path.write_text(content)
-    with pytest.raises((SettingError, DataError), match=said):
+    with pytest.raises((SettingError, DataError), match=message):
         made(experiment(clock=f"measured('{path}')"))
 
 

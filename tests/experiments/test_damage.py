@@ -37,13 +37,13 @@ def copy(made: Path, tmp_path: Path) -> Callable[[str], Path]:
     return lambda name: Path(shutil.copytree(made / name, tmp_path / name, symlinks=True))
 
 
-def refused(words: list[str], capsys: pytest.CaptureFixture[str], *said: str) -> None:
+def refused(words: list[str], capsys: pytest.CaptureFixture[str], *message: str) -> None:
     """One sentence and status 2."""
     capsys.readouterr()
     assert main(words) == 2
     out = capsys.readouterr()
     assert out.out == ""
-    assert re.search(".*".join(said), out.err, re.DOTALL), out.err
+    assert re.search(".*".join(message), out.err, re.DOTALL), out.err
     assert out.err.count("\n") == 1
 
 
@@ -133,7 +133,7 @@ def test_a_line_of_another_run(copy, capsys) -> None:
 def test_an_analysis_of_another_run(copy) -> None:
     folder, other = copy("done-1"), copy("done-0")
     shutil.copytree(other / "analysis", folder / "analysis")
-    assert any("it belongs to another run" in said for said in collect([folder])["problems"])
+    assert any("it belongs to another run" in output for output in collect([folder])["problems"])
 
 
 def test_lost_and_damaged_models_are_written_again(copy, capsys) -> None:
@@ -162,8 +162,8 @@ def test_lost_and_damaged_models_are_written_again(copy, capsys) -> None:
 def test_an_end_that_was_made_up(copy, name, capsys) -> None:
     folder = copy(name)
     path = folder / "run.json"
-    said = ("done", "running") if name == "done-0" else ("running", "done")
-    path.write_text(path.read_text().replace(*(f'"status": "{word}"' for word in said)))
+    output = ("done", "running") if name == "done-0" else ("running", "done")
+    path.write_text(path.read_text().replace(*(f'"status": "{word}"' for word in output)))
     refused(
         ["resume", str(folder), "--quiet"], capsys, "run.json is damaged", "its end says otherwise"
     )
@@ -195,7 +195,9 @@ def test_a_run_in_the_place_of_another(copy, capsys) -> None:
     shutil.copytree(first, second)
     found = collect([folder])
     assert [run["folder"] for run in found["runs"]] == [str(second)]
-    assert any(str(first) in said and "holds another run" in said for said in found["problems"])
+    assert any(
+        str(first) in output and "holds another run" in output for output in found["problems"]
+    )
     assert main(["analyse", str(folder), "--quiet"]) == 0
     assert f"{first} holds another run" in capsys.readouterr().err
 
@@ -218,7 +220,7 @@ def test_what_is_no_analysis(copy, odd) -> None:
     ODD[odd](path)
     found = collect([folder])
     assert len(found["runs"]) == 1
-    assert any(said.startswith(f"{path} is damaged (") for said in found["problems"])
+    assert any(output.startswith(f"{path} is damaged (") for output in found["problems"])
 
 
 @pytest.mark.parametrize("odd", ["a named pipe", "a link", "utf-8"])
@@ -228,7 +230,7 @@ def test_what_is_no_folder_of_analyses(copy, odd) -> None:
     ODD[odd](folder / "analysis")
     found = collect([folder])
     assert len(found["runs"]) == 1
-    assert any(f"{folder / 'analysis'} cannot be read" in said for said in found["problems"])
+    assert any(f"{folder / 'analysis'} cannot be read" in output for output in found["problems"])
 
 
 def test_what_others_put_beside_checkpoints_stays_there(copy) -> None:

@@ -179,7 +179,7 @@ def test_damaged_files_are_asked_for_again(tmp_path: Path, damage: str) -> None:
         lines.unlink()
         tensors.unlink()
     messages: list[str] = []
-    go_on(exp, tmp_path / "part", said=messages)
+    go_on(exp, tmp_path / "part", messages=messages)
     assert bool(messages) == damage.startswith("a byte")
     assert final(tmp_path / "part") == final(tmp_path / "whole")
     assert timeless(rows(tmp_path / "part")) == timeless(rows(tmp_path / "whole"))
@@ -209,8 +209,8 @@ def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_it_reveals_is_reported_before() -> None:
-    said = remarks(prepare(experiment("pulled()", topology=BY_LABELS)))
-    assert said == [
+    output = remarks(prepare(experiment("pulled()", topology=BY_LABELS)))
+    assert output == [
         "before round 0 every client is asked for label_counts(): the server learns how many examples of each class "
         "every client holds, which is not private",
         "before round 0 every client is asked for means(): the server learns what a client's inputs are on average",
@@ -311,14 +311,14 @@ def test_an_asynchronous_server_starts_when_all_have_described_themselves(
         "rounds": 3,
         "sampler": ClientSampler(clients=5),
     }
-    visits = {k: 1 + SIZES[k] / 100 + 172 / (10 * (k + 1)) for k in range(5)}
+    requests = {k: 1 + SIZES[k] / 100 + 172 / (10 * (k + 1)) for k in range(5)}
     undescribed = train(experiment("fedavg", topology="asynchronous(buffer=1)", **more))
     described = train(experiment("noting()", topology="asynchronous(buffer=1)", **more))
     assert [row["clock"] for row in undescribed.rows] == pytest.approx(
-        [visits[4], visits[3], visits[2]], abs=1e-9
+        [requests[4], requests[3], requests[2]], abs=1e-9
     )
     assert [row["clock"] for row in described.rows] == pytest.approx(
-        [6.4 + visits[k] for k in (4, 3, 2)], abs=1e-9
+        [6.4 + requests[k] for k in (4, 3, 2)], abs=1e-9
     )
 
 

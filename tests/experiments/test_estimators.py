@@ -77,8 +77,8 @@ def groups(counts: Any, grouping: str, folder: Path) -> list[tuple[int, ...]]:
 def test_greedy_groups_by_hand(
     counts: Any, tau: str, d_min: int, expected: Any, tmp_path: Path
 ) -> None:
-    said = f"greedy(psi='labels', tau='{tau}', d_min={d_min}, k_max=4, start='uniform')"
-    assert groups(counts, said, tmp_path / "run") == expected
+    output = f"greedy(psi='labels', tau='{tau}', d_min={d_min}, k_max=4, start='uniform')"
+    assert groups(counts, output, tmp_path / "run") == expected
 
 
 def test_kmeans_deals_clusters_out(tmp_path: Path) -> None:
@@ -125,9 +125,11 @@ def prepared_with(topology: str, executor: Any = InProcess(threads=1), **more: A
 def test_weights_of_linear_layers(layers: str, executor: Any) -> None:
     """The run's own steps, from the one common model, for two epochs; only these weights go up."""
     by = ClassifierWeights(epochs=2, layers=layers)
-    said = f"classifier_weights(epochs=2, layers='{layers}')"
+    output = f"classifier_weights(epochs=2, layers='{layers}')"
     setup = prepared_with(
-        f"chains(groups=greedy(psi={said}, tau='cosine', d_min=15))", executor, model=ff.mlp([5, 3])
+        f"chains(groups=greedy(psi={output}, tau='cosine', d_min=15))",
+        executor,
+        model=ff.mlp([5, 3]),
     )
     twins = trained_alone(setup, 2, 0.05, 0.01)
     linear = [
@@ -201,24 +203,24 @@ def test_a_probe_is_trained_on_the_servers_data_first(tmp_path: Path) -> None:
     assert read_record(probe).status == "done"
     assert read_record(probe).experiment.rounds == 3
     assert read_record(probe).experiment.on == "public_part(digits())"
-    told = {name: value for name, value in settings.items() if name not in ("threads", "quiet")}
-    setup = prepare(ff.experiment("fedavg", **told))
+    messages = {name: value for name, value in settings.items() if name not in ("threads", "quiet")}
+    setup = prepare(ff.experiment("fedavg", **messages))
     again = load_descriptions(setup, tmp_path / "run", read_record(tmp_path / "run").identity)
     [vectors] = again.server.population.descriptions.values()
     assert {tuple(one.shape) for one in vectors} == {(6,)}
     dim = setup.job.learner.flat.layout.dim
     plain = ff.run("fedavg", **{**settings, "topology": "chains(groups=3)"})
-    visits = result.rows[0]["down"] - plain.rows[0]["down"]
+    requests = result.rows[0]["down"] - plain.rows[0]["down"]
     assert (
-        visits == 6 * dim * 4
+        requests == 6 * dim * 4
     )  # the probe to everybody; a chain of two clients a round either way
     assert result.rows[0]["up"] - plain.rows[0]["up"] == 6 * 6 * 4
 
 
 def test_all_executors_say_the_same() -> None:
-    said = "chains(groups=greedy(psi=classifier_weights(epochs=1), tau='cosine', d_min=300))"
+    output = "chains(groups=greedy(psi=classifier_weights(epochs=1), tau='cosine', d_min=300))"
     exp = ff.experiment(
-        "fedavg", "digits(lda(0), clients=8)", rounds=1, clients_per_round=1, topology=said
+        "fedavg", "digits(lda(0), clients=8)", rounds=1, clients_per_round=1, topology=output
     )
     here, wired = (train(prepare(exp), executor=one) for one in (InProcess(threads=1), Loopback()))
     assert here.rows[0]["loss"] == wired.rows[0]["loss"]

@@ -206,13 +206,13 @@ def test_a_letter_that_cannot_be_read_ends_the_worker_and_a_new_one_is_started()
 def test_a_worker_that_dies_between_two_rounds() -> None:
     """The letter cannot even be sent; a broken pipe says nothing to a person."""
 
-    def tell(progress: Progress) -> None:
+    def on_progress(progress: Progress) -> None:
         for process in multiprocessing.active_children():
             os.kill(process.pid, signal.SIGKILL)
             process.join()
 
     with pytest.raises(FedflatError, match=KILLED):
-        train(experiment(), executor=Workers(1), on_progress=tell)
+        train(experiment(), executor=Workers(1), on_progress=on_progress)
 
 
 def test_what_cannot_be_sent_is_refused() -> None:
@@ -298,9 +298,9 @@ def test_an_exchange_that_is_given_up_leaves_nothing_for_the_next() -> None:
         expected = [reply.delta for reply, _ in pool.run(second)]
     with Workers(2).open(setup.job, setup.fed, setup.source) as pool:
         for _ in range(2):
-            visits = pool.run(first)
-            next(visits)
-            visits.close()
+            requests = pool.run(first)
+            next(requests)
+            requests.close()
             found = [reply for reply, _ in pool.run(second)]
             assert [reply.client for reply in found] == [0, 1, 2, 3, 4]
             assert all(map(torch.equal, (reply.delta for reply in found), expected))

@@ -129,10 +129,12 @@ def test_groups_by_a_model_are_those_of_the_run(
     assert found is not None
     capsys.readouterr()
     assert main(["data", "show", on, "--groups", grouping, *settings]) == 0
-    said, told = capsys.readouterr()
-    assert said.endswith(f"{drawn(found)}\n")
-    assert re.search(r"\n  (pre-training )?round ", told)  # of clients described, or of the probe
-    assert "every client is asked for" in told
+    output, messages = capsys.readouterr()
+    assert output.endswith(f"{drawn(found)}\n")
+    assert re.search(
+        r"\n  (pre-training )?round ", messages
+    )  # of clients described, or of the probe
+    assert "every client is asked for" in messages
 
 
 def test_labels_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,7 +142,7 @@ def test_labels_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
     eighths of the most."""
     groups = "given_groups([[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]])"
     assert main(["data", "show", ON, "--seed", "2", "--groups", groups]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     whole = counts(2)
     for when, whose, rows in (
         ("before", "client", whole),
@@ -153,17 +155,17 @@ def test_labels_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
         assert (
             f"{when}  classes per {whose}: {held.min()} to {held.max()} of 10, mean {held.mean():.2f}; "
             f"distance of labels to everyone's: {far:.3f}"
-        ) in said
-    assert f"{whole[:5].sum()} examples of 5 clients" in said
+        ) in output
+    assert f"{whole[:5].sum()} examples of 5 clients" in output
     many = Grouped("x", ((0, 1),), ((8, 3, 1, 0), (0, 1, 0, 0)))
     assert "|█▄▁ |  13 examples of 2 clients" in drawn(many)
 
 
 def test_many_groups_are_not_all_drawn() -> None:
-    said = drawn(Grouped("x", tuple((k,) for k in range(20)), tuple((1, k) for k in range(20))))
-    assert "group 11" in said
-    assert "group 12" not in said
-    assert said.endswith("and 8 groups more")
+    output = drawn(Grouped("x", tuple((k,) for k in range(20)), tuple((1, k) for k in range(20))))
+    assert "group 11" in output
+    assert "group 12" not in output
+    assert output.endswith("and 8 groups more")
     assert "and 4 clients more" in drawn(
         Grouped("x", (tuple(range(10)),), tuple((1, k) for k in range(10)))
     )
@@ -253,8 +255,8 @@ def test_the_report_needs_no_data(tmp_path: Path) -> None:
     assert shown["sizes"] == [len(group) for group in grouped.groups]
     shutil.copytree(folder, tmp_path / "damaged")
     for change in ({"groups": [[0], [1]]}, {"run": "another"}, {"counts": [[1]]}, {"groups": "x"}):
-        said = verified(json.loads((folder / GROUPS).read_text())) | change
-        (tmp_path / "damaged" / GROUPS).write_text(json.dumps(signed(said)))
+        output = verified(json.loads((folder / GROUPS).read_text())) | change
+        (tmp_path / "damaged" / GROUPS).write_text(json.dumps(signed(output)))
         found = collect([tmp_path / "damaged"])
         assert found["groups"] == []
         assert len(found["runs"]) == 1

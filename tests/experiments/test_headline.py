@@ -174,11 +174,11 @@ def test_different_scores_are_never_in_one_table() -> None:
             result([3.0, 3.0], method="fedsam()"),
         ]
     )
-    said = repr(runs)
-    assert said.startswith(
+    output = repr(runs)
+    assert output.startswith(
         "These runs are judged by different scores (accuracy and rmse), and are not compared.\n\n"
     )
-    first, second = (part for part in said.split("\n\n") if part.startswith("method"))
+    first, second = (part for part in output.split("\n\n") if part.startswith("method"))
     assert [line.split()[:2] for line in first.splitlines()[2:]] == [["fedavg()", "50.00"]]
     assert [line.split()[:2] for line in second.splitlines()[2:]] == [
         ["fedavg()", "2.500"],
@@ -249,7 +249,7 @@ def test_a_target_on_the_command_line_is_read_by_the_headline(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (3, "experiment.headline must be an object, found 3"),
         ({}, "experiment.headline.name is missing"),
@@ -279,14 +279,14 @@ def test_a_target_on_the_command_line_is_read_by_the_headline(
         ),
     ],
 )
-def test_a_damaged_headline_is_a_sentence(tmp_path: Path, wrong: Any, said: str) -> None:
+def test_a_damaged_headline_is_a_sentence(tmp_path: Path, wrong: Any, message: str) -> None:
     run = write_run(tmp_path / "run")
     record = json.loads((run / "run.json").read_text())
     record["experiment"]["headline"] = wrong
     (run / "run.json").write_text(json.dumps(record))
     with pytest.raises(RunError, match="is damaged") as caught:
         read_record(run)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert len(str(caught.value)) < 500
 
 

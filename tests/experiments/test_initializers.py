@@ -63,8 +63,8 @@ def test_fresh_goes_without_saying(tmp_path: Path) -> None:
 
 
 def test_trained_in_one_place_first(tmp_path: Path) -> None:
-    said = "pretrained(digits(pathological(2)), rounds=3, lr=0.2, batch_size=32)"
-    whole = run(tmp_path / "run", init=said)
+    output = "pretrained(digits(pathological(2)), rounds=3, lr=0.2, batch_size=32)"
+    whole = run(tmp_path / "run", init=output)
     by_hand = ff.run(
         "centralised",
         out=tmp_path / "first",
@@ -74,18 +74,18 @@ def test_trained_in_one_place_first(tmp_path: Path) -> None:
     )
     assert by_hand.status == "done"
     assert same(whole, run(init=ff.from_run(str(tmp_path / "first"))))
-    assert same(whole, run(init=said))  # without a folder
+    assert same(whole, run(init=output))  # without a folder
     assert same(whole, run(init=ff.from_run(str(tmp_path / "run" / "start"))))
 
 
 @pytest.mark.parametrize("stop", [1, 2])
 def test_stopped_in_what_came_first(stop: int, tmp_path: Path) -> None:
-    said = "pretrained(digits(), rounds=3)"
-    whole = run(tmp_path / "whole", init=said)
+    output = "pretrained(digits(), rounds=3)"
+    whole = run(tmp_path / "whole", init=output)
     with pytest.raises(KeyboardInterrupt):
         run(
             tmp_path / "cut",
-            init=said,
+            init=output,
             reporter=Reporter(announce=lambda exp, place, total: stop_at(stop)),
         )
     stood = json.loads((tmp_path / "cut" / "start" / "run.json").read_text())
@@ -139,7 +139,7 @@ def test_a_file_that_has_changed_is_noticed(before: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("message", "why"),
     [
         ("from_weights('nowhere.safetensors')", "there is no file nowhere.safetensors"),
         ("from_weights('pyproject.toml')", "neither a safetensors file nor a state dict"),
@@ -151,7 +151,7 @@ def test_a_file_that_has_changed_is_noticed(before: Path, tmp_path: Path) -> Non
     ],
 )
 def test_refused_in_a_sentence(
-    said: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    message: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [
         "run",
@@ -159,7 +159,7 @@ def test_refused_in_a_sentence(
         "--rounds",
         "1",
         "--init",
-        said,
+        message,
         "--out",
         str(tmp_path / "run"),
         "--quiet",

@@ -211,13 +211,13 @@ def test_what_schedulers_send_is_treated_as_ctrl_c(tmp_path: Path, number: int) 
                 os.kill(os.getpid(), number)
             super().checkpoint(run, force=force)
 
-    def tell(progress: Progress) -> None:
+    def on_progress(progress: Progress) -> None:
         if progress.round == 4:
             os.kill(os.getpid(), number)
 
     run_folder = Twice.create(tmp_path / "cut", exp.texts(), {}, pause=math.inf)
     with closing(run_folder), pytest.raises(KeyboardInterrupt) as stopped:
-        train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=tell)
+        train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=on_progress)
     assert status_of(stopped.value) == 128 + number
     assert isinstance(stopped.value, SystemExit)
     assert signal.getsignal(number) is signal.SIG_DFL

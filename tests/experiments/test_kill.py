@@ -56,9 +56,9 @@ def test_killed_while_it_starts(tmp_path: Path, after: str) -> None:
 
 def stopped(process: subprocess.Popen[str], folder: Path, status: int = 130) -> None:
     """Exit status, message, checkpoint; and the same bytes in the end."""
-    said, errors = process.communicate()
+    output, errors = process.communicate()
     assert process.returncode == status
-    assert said == ""
+    assert output == ""
     assert "Traceback" not in errors
     assert (
         f"A checkpoint was written. Continue with: fedflat resume {quote(str(folder))}\n" in errors

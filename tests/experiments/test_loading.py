@@ -168,8 +168,8 @@ def test_what_cannot_be_exported(
     wrong["model.onnx"] = (
         "ONNX needs onnx and onnxscript, not installed here. Install with: pip install"
     )
-    for name, said in wrong.items():
+    for name, output in wrong.items():
         assert main(["export", str(folder), "--to", str(tmp_path / name)]) == 2
-        assert said in capsys.readouterr().err
+        assert output in capsys.readouterr().err
     assert main(["export", str(tmp_path), "--to", str(tmp_path / "model.pt2")]) == 2
     assert list(tmp_path.iterdir()) == []

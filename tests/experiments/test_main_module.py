@@ -116,9 +116,9 @@ def in_a_notebook(code: str, folder: Path) -> tuple[str, str]:
 def test_the_readmes_example(way: Callable[[str, Path], tuple[str, str]], tmp_path: Path) -> None:
     """No guard anywhere: workers do without the main module; what is defined there stays here, or
     is refused."""
-    said, errors = way(readme() + "\n\n" + NET + "\n\n" + LOOK, tmp_path)
+    output, errors = way(readme() + "\n\n" + NET + "\n\n" + LOOK, tmp_path)
     assert "Traceback" not in errors
-    lines = dict(line.split(" ", 1) for line in said.splitlines() if line.split(" ")[0].isupper())
+    lines = dict(line.split(" ", 1) for line in output.splitlines() if line.split(" ")[0].isupper())
     assert lines["READY"] == "done"
     assert lines["SAME"] == "True"
     assert "one client at a time" in lines["SAID"]
@@ -131,7 +131,7 @@ def test_the_readmes_example(way: Callable[[str, Path], tuple[str, str]], tmp_pa
         else "a notebook or in what was typed in"
     )
     assert where in lines["SAID"]
-    assert said.count("READY") == 1
+    assert output.count("READY") == 1
 
 
 def test_a_guarded_script_may_define_what_workers_need(tmp_path: Path) -> None:
@@ -141,10 +141,10 @@ def test_a_guarded_script_may_define_what_workers_need(tmp_path: Path) -> None:
         f"    here, there = {run}threads=1), {run}workers=1)\n"
         '    print("SAME", torch.equal(here.model.params, there.model.params))\n'
     )
-    said, errors = as_script(code, tmp_path)
+    output, errors = as_script(code, tmp_path)
     assert "Traceback" not in errors
-    assert said.splitlines().count("IMPORTED") == 2
-    assert said.splitlines()[-1] == "SAME True"
+    assert output.splitlines().count("IMPORTED") == 2
+    assert output.splitlines()[-1] == "SAME True"
 
 
 def test_modules_beside_a_script_are_found_by_workers(
@@ -165,8 +165,8 @@ def test_modules_beside_a_script_are_found_by_workers(
         f'        result = ff.run("fedavg", {SETTINGS}, model=Net(), workers=1)\n'
         '        print("READY", result.status)\n'
     )
-    said, errors = python(["scripts/mine.py"], tmp_path)
-    assert (said, "Traceback" in errors) == ("READY done\nREADY done\n", False), errors
+    output, errors = python(["scripts/mine.py"], tmp_path)
+    assert (output, "Traceback" in errors) == ("READY done\nREADY done\n", False), errors
 
 
 def test_a_guard_with_a_run_outside_of_it_ends_with_the_remedy(tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ def test_a_guard_with_a_run_outside_of_it_ends_with_the_remedy(tmp_path: Path) -
         NET
         + f'\nff.run("fedavg", {SETTINGS}, model=Net(), workers=1)\nif __name__ == "__main__":\n    pass\n'
     )
-    said, errors = as_script(code, tmp_path)
-    assert said == ""
+    output, errors = as_script(code, tmp_path)
+    assert output == ""
     assert "SettingError: a worker process imported the script" in errors
     assert "Put it into a module of its own" in errors
 

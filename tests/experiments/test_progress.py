@@ -178,9 +178,9 @@ def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_live_line() -> None:
     """It is gone over; the last round stays."""
-    said = talk(experiment("sam(rho=steps([0, 1], [0.1, 0.2]))"), force_terminal=True)
-    assert "\x1b[" in said
-    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said)
+    output = talk(experiment("sam(rho=steps([0, 1], [0.1, 0.2]))"), force_terminal=True)
+    assert "\x1b[" in output
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", output)
     assert re.search(
         r"\[1/2\]  round 6/6  .*  sam\(rho=steps\(\[0, 1\], \[0.1, 0.2\]\)\), seed 3\n", plain
     )
@@ -311,12 +311,12 @@ def test_a_study_is_reported_with_its_time_left(tmp_path: Path) -> None:
     ticks: list[tuple[int, Progress]] = []
 
     def announce(exp: Experiment, place: int, total: int) -> OnProgress:
-        def tell(progress: Progress) -> None:
+        def on_progress(progress: Progress) -> None:
             ticks.append((place, progress))
             if len(ticks) == 3:
                 raise KeyboardInterrupt
 
-        return tell
+        return on_progress
 
     exps = [replace(on_digits(), seed=seed) for seed in range(3)]
     with pytest.raises(KeyboardInterrupt):

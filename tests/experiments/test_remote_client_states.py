@@ -39,7 +39,7 @@ class Looking(RunFolder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.memories: list[dict[int, ClientState]] = []
+        self.states: list[dict[int, ClientState]] = []
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         kept = run.clients.kept
@@ -47,7 +47,7 @@ class Looking(RunFolder):
             k: {key: m for key, m in kept[k].items() if not key.startswith("average:")}
             for k in kept
         }
-        self.memories.append({client: memory for client, memory in pieces.items() if memory})
+        self.states.append({client: memory for client, memory in pieces.items() if memory})
 
 
 def same(a: ClientState, b: ClientState) -> bool:
@@ -82,7 +82,7 @@ def test_the_same_bits_and_the_same_memories(
     assert torch.equal(here.model.params, there.model.params)
     assert torch.equal(here.model.buffers, there.model.buffers)
     assert timeless(here.rows) == timeless(there.rows)
-    expected = run_folder.memories[-1]
+    expected = run_folder.states[-1]
     names = {client: ids[-1].current(client) for client in range(exp.on.open(0).population)}
     assert expected.keys() == {client for client, name in names.items() if name}
     for client, memory in expected.items():

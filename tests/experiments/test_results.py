@@ -187,8 +187,8 @@ def test_the_best_round_of_a_measurement() -> None:
 
 
 def test_a_result_prints_as_one_line() -> None:
-    said = repr(result(CURVE, method="fedsam(rho=0.05)", seed=2))
-    assert said == (
+    output = repr(result(CURVE, method="fedsam(rho=0.05)", seed=2))
+    assert output == (
         "<Result of fedsam(rho=0.05), seed 2: accuracy 70.00 %, last 70.00, best 80.00; done, evaluated at 10 of 10>"
     )
     assert "accuracy - %, last -, best -; done, evaluated at 0 of 10" in repr(result({}))

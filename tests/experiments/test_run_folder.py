@@ -178,7 +178,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
         attacked = _of_the_newest_alone(folder)[place]
         damage(attacked)
         messages: list[str] = []
-        go_on(EXP, folder, said=messages)
+        go_on(EXP, folder, messages=messages)
         lost = (
             damage is Path.unlink and attacked.suffix == ".json"
         )  # then nobody knows that there was one
@@ -197,7 +197,7 @@ def test_when_no_checkpoint_is_whole_the_run_starts_anew_and_says_so(tmp_path: P
     for path in (tmp_path / "cut" / "checkpoint").glob("*.json"):
         _flip(path)
     messages: list[str] = []
-    go_on(EXP, tmp_path / "cut", said=messages)
+    go_on(EXP, tmp_path / "cut", messages=messages)
     assert [text.split(" is ")[0] for text in messages] == [
         "the checkpoint of round 4",
         "the checkpoint of round 3",
@@ -235,7 +235,7 @@ def test_damaged_again_and_again(tmp_path: Path) -> None:
         train(EXP, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(5))
     _flip(tmp_path / "cut" / "checkpoint" / "round-0000005.json")
     messages: list[str] = []
-    go_on(EXP, tmp_path / "cut", said=messages)
+    go_on(EXP, tmp_path / "cut", messages=messages)
     assert len(messages) == 1
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
 

@@ -16,7 +16,7 @@ from fedflat.files import Damaged
 
 
 @pytest.mark.parametrize(
-    ("value", "schema", "said"),
+    ("value", "schema", "message"),
     [
         (
             {"a": {"b": [1, "x"]}},
@@ -34,8 +34,8 @@ from fedflat.files import Damaged
         (None, ([int], str), "it must be a list or a text, found None"),
     ],
 )
-def test_what_does_not_fit(value: Any, schema: Any, said: str) -> None:
-    with pytest.raises(Damaged, match=said):
+def test_what_does_not_fit(value: Any, schema: Any, message: str) -> None:
+    with pytest.raises(Damaged, match=message):
         check(value, schema)
 
 

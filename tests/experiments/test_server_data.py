@@ -90,11 +90,11 @@ def test_data_that_do_not_fit() -> None:
 
 def test_to_begin_with(tmp_path: Path) -> None:
     run = {"quiet": True, "threads": 1, **SETTINGS}
-    said = ff.run("fedavg", init=f"pretrained({OWN}, rounds=2)", **run)
+    output = ff.run("fedavg", init=f"pretrained({OWN}, rounds=2)", **run)
     held = ff.run("fedavg", init="pretrained(rounds=2)", server_data=OWN, **run)
-    assert said.model is not None
+    assert output.model is not None
     assert held.model is not None
-    assert torch.equal(said.model.params, held.model.params)
+    assert torch.equal(output.model.params, held.model.params)
     with pytest.raises(ff.SettingError, match="has no data"):
         ff.run("fedavg", init="pretrained(rounds=2)", **run)
 

@@ -45,8 +45,8 @@ def begin(
         )
 
 
-def resume(folder: Path, said: list[str] | None = None) -> Result:
-    print_line = (said if said is not None else []).append
+def resume(folder: Path, messages: list[str] | None = None) -> Result:
+    print_line = (messages if messages is not None else []).append
     with closing(Eager.open(folder, pause=math.inf, print_line=print_line)) as run_folder:
         return train(EXP, run_folder=run_folder, executor=HERE, state_memory=0)
 

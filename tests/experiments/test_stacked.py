@@ -69,15 +69,13 @@ class Snapshots(Costs):
     def __init__(self) -> None:
         super().__init__()
         self.models: list[Any] = []
-        self.memories: list[dict[int, Any]] = []
+        self.states: list[dict[int, Any]] = []
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         super().checkpoint(run, force=force)
         if not force:
             self.models.append(run.model)
-            self.memories.append(
-                {client: run.clients.state(client) for client in range(len(SIZES))}
-            )
+            self.states.append({client: run.clients.state(client) for client in range(len(SIZES))})
 
 
 def ran(exp: Experiment, executor: Any) -> Snapshots:
@@ -106,7 +104,7 @@ def same_run(exp: Experiment, config: dict[str, float], executor: Stacked = Stac
     assert len(together.models) == exp.rounds
     for one, other in zip(singly.models, together.models, strict=True):
         alike(vars(one), vars(other), config)
-    for mine, theirs in zip(singly.memories, together.memories, strict=True):
+    for mine, theirs in zip(singly.states, together.states, strict=True):
         alike(mine, theirs, config)
     assert together.spent == singly.spent
     assert len(together.rows) == len(singly.rows)
@@ -387,12 +385,12 @@ def test_stop_and_resume_equals_going_on(text: str, tmp_path: Path) -> None:
     exp = four_of_five(text, rounds=4)
 
     def go(run_folder: DiskRunFolder, stop: int | None = None) -> None:
-        def tell(progress: Progress) -> None:
+        def on_progress(progress: Progress) -> None:
             if progress.round == stop:
                 raise KeyboardInterrupt
 
         with closing(run_folder):
-            train(exp, run_folder=run_folder, executor=Stacked(), on_progress=tell)
+            train(exp, run_folder=run_folder, executor=Stacked(), on_progress=on_progress)
 
     go(DiskRunFolder.create(tmp_path / "through", exp.texts(), {}, pause=math.inf))
     with pytest.raises(KeyboardInterrupt):

@@ -100,13 +100,13 @@ def test_csv_is_read_back() -> None:
     rows = list(csv.DictReader(io.StringIO(table(summaries, 0.9, 100, "csv"))))
     assert len(rows) == 3
     for row, summary in zip(rows, summaries, strict=True):
-        said = {
+        output = {
             "accuracy" if name == "score" else name: value for name, value in vars(summary).items()
         }
         apart = ("headline", "scenario", "tests", "classes", "notes")
-        said = {name: value for name, value in said.items() if name not in apart}
-        assert list(row) == list(said)
-        for name, value in said.items():
+        output = {name: value for name, value in output.items() if name not in apart}
+        assert list(row) == list(output)
+        for name, value in output.items():
             if value is None:
                 assert row[name] == ""
             elif isinstance(value, float):
@@ -195,8 +195,8 @@ def test_each_data_set_and_task_has_a_table() -> None:
         Scenario("cifar10(lda(0))", "retrieval()"),
     ]
     summaries = [replace(ONE, scenario=one) for one in on]
-    said, *parts = table(summaries, 0.9, 100, "markdown").split("\n\n")
-    assert said.startswith("These runs are on different data sets, partitions or tasks.")
+    output, *parts = table(summaries, 0.9, 100, "markdown").split("\n\n")
+    assert output.startswith("These runs are on different data sets, partitions or tasks.")
     assert parts[::3] == [one.title for one in on]
     assert [part.count("fedavg()") for part in parts[1::3]] == [1, 1, 1]
     assert "rounds to" not in "".join(parts)

@@ -132,7 +132,7 @@ def test_stopped_and_taken_up_again() -> None:
     asked.clear()
     messages: list[tuple[int, int, str]] = []
     walk = losses(
-        learner, torch.empty(0), Lazy(), data, on_progress=lambda *said: messages.append(said)
+        learner, torch.empty(0), Lazy(), data, on_progress=lambda *message: messages.append(message)
     )
     found = [next(walk), next(walk)]
     assert asked == [0, 1]
@@ -146,7 +146,7 @@ def test_stopped_and_taken_up_again() -> None:
         Lazy(),
         data,
         start=len(found),
-        on_progress=lambda *said: messages.append(said),
+        on_progress=lambda *message: messages.append(message),
     )
     assert found == whole
     assert asked == [0, 1, 2, 3, 4, 5]

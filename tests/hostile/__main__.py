@@ -39,9 +39,9 @@ def try_all(part: str, seed: int, count: int, scratch: Path) -> Iterator[str]:
     if part == "options":
         folder = scratch / "inside"
         folder.mkdir()
-        said = {0: "accepted", 2: "refused"}
+        output = {0: "accepted", 2: "refused"}
         return _checked(
-            options(seed, count, folder), lambda words: said[check_options(words, folder)]
+            options(seed, count, folder), lambda words: output[check_options(words, folder)]
         )
     if part == "folders":
         return _checked(folders(seed, count), Ground(scratch).check)
@@ -72,9 +72,9 @@ def main() -> int:
             if why and seen[word] <= SHOWN:
                 print(verdict[:3000], file=sys.stderr, flush=True)
         failed += seen["FAILED"]
-        told = ", ".join(f"{number:,} {word}" for word, number in sorted(seen.items()))
+        messages = ", ".join(f"{number:,} {word}" for word, number in sorted(seen.items()))
         spent = time.monotonic() - begun
-        print(f"{part}: {seen.total():,} tried, {told}; seed {seed}, {spent:.0f} s", flush=True)
+        print(f"{part}: {seen.total():,} tried, {messages}; seed {seed}, {spent:.0f} s", flush=True)
         shutil.rmtree(scratch, ignore_errors=True)
     return 1 if failed else 0
 

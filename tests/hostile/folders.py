@@ -121,10 +121,10 @@ class Ground:
         """Damage a copy and have it read: the worst of `VERDICTS`, or an AssertionError."""
         rng = random.Random(trial.seed)
         self.lay_out(trial.name)
-        told = damage(rng, self.bad, self.made / OTHER[trial.name], self.outside)
+        messages = damage(rng, self.bad, self.made / OTHER[trial.name], self.outside)
         claim = (
             "nothing"
-            if told.startswith("forged")
+            if messages.startswith("forged")
             else "about"
             if self._other_how(trial.name)
             else "exactly"
@@ -143,7 +143,7 @@ class Ground:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise AssertionError(f"{trial}: {told}: {type(error).__name__}: {error}") from error
+            raise AssertionError(f"{trial}: {messages}: {type(error).__name__}: {error}") from error
         return max(verdicts, key=VERDICTS.index)
 
     def _around(self) -> Any:
@@ -164,22 +164,22 @@ class Ground:
 
     def _report(self, name: str, claim: str) -> str:
         """Write the page, and look at what it shows."""
-        said = self._registered("report")
+        output = self._registered("report")
         with limited():
             found = collect([self.bad], target=0.0)
         _foreseen(found)
-        if said.status == 0:
-            assert all(one in said.err for one in found["problems"]), (
-                f"report does not tell all: {said}"
+        if output.status == 0:
+            assert all(one in output.err for one in found["problems"]), (
+                f"report does not tell all: {output}"
             )
         if claim == "exactly" and not self._shorter(name):
             shown, whole = _shown(found), self.whole[name].shown
-            told = found["problems"] or found["missing"] != self.whole[name].missing
+            messages = found["problems"] or found["missing"] != self.whole[name].missing
             assert shown <= whole, (
                 f"report: other numbers: {sorted(shown - whole)} for {sorted(whole - shown)}"
             )
-            assert shown == whole or told, f"report: silently without {sorted(whole - shown)}"
-        return "refused" if said.status == 2 else "healed" if found["problems"] else "accepted"
+            assert shown == whole or messages, f"report: silently without {sorted(whole - shown)}"
+        return "refused" if output.status == 2 else "healed" if found["problems"] else "accepted"
 
     def _shorter(self, name: str) -> bool:
         """Whether it looks like a run that goes on and has not come as far."""
@@ -204,25 +204,25 @@ class Ground:
         )
 
     def _analyse(self, name: str, claim: str) -> str:
-        said = self._registered("analyse", *ANALYSE)
-        if said.status == 0 and claim == "exactly":
-            found, expected = _lines(said.out), self.whole[name].analysed[_status(said)]
-            assert found == expected or (said.err and set(found) < set(expected)), (
-                f"analyse: {said} for {expected}"
+        output = self._registered("analyse", *ANALYSE)
+        if output.status == 0 and claim == "exactly":
+            found, expected = _lines(output.out), self.whole[name].analysed[_status(output)]
+            assert found == expected or (output.err and set(found) < set(expected)), (
+                f"analyse: {output} for {expected}"
             )
-        return "refused" if said.status == 2 else "accepted"
+        return "refused" if output.status == 2 else "accepted"
 
     def _resume(self, name: str, claim: str) -> str:
-        said = self._registered(
+        output = self._registered(
             "resume", "--quiet", *(("--until", "1") if claim == "nothing" else ())
         )
-        if said.status == 0 and claim != "nothing":
+        if output.status == 0 and claim != "nothing":
             ended = self.made / ENDED.get(name, name)
             for run in runs_in(ended):
                 self._same(self.bad / run.relative_to(ended), run, claim)
             if claim == "exactly":
-                assert _numbers(said.out) == self.whole[name].resumed, f"resume: {said}"
-        return "refused" if said.status == 2 else "healed" if said.err else "accepted"
+                assert _numbers(output.out) == self.whole[name].resumed, f"resume: {output}"
+        return "refused" if output.status == 2 else "healed" if output.err else "accepted"
 
     def _same(self, run: Path, whole: Path, claim: str) -> None:
         if claim == "about":
@@ -254,7 +254,7 @@ def _read(path: Path) -> bytes | None:
 def _foreseen(found: dict[str, Any]) -> None:
     """What keeps a run off the page is a sentence of ours, not an error that came from
     somewhere."""
-    assert not any("cannot be shown" in said for said in found["problems"]), (
+    assert not any("cannot be shown" in output for output in found["problems"]), (
         f"an odd sentence: {found['problems']}"
     )
 
@@ -272,8 +272,8 @@ def _shown(found: dict[str, Any]) -> set[str]:
     }
 
 
-def _status(said: Said) -> int | None:
-    used = re.search(r"its model of round (\d+) is used", said.err)
+def _status(message: Said) -> int | None:
+    used = re.search(r"its model of round (\d+) is used", message.err)
     return int(used[1]) if used else None
 
 

@@ -62,12 +62,12 @@ def _diary(rng: random.Random, path: Path) -> str:
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     record = json.loads((path.parent / "run.json").read_text())
     log = JsonlLog(path.parent, path.stem, record["identity"])
-    said, lines = "nothing", []
+    output, lines = "nothing", []
     at = rng.randrange(len(rows) or 1)
     for number, row in enumerate(rows):
         row.pop("chain")
         if number == at:
-            row, said = _another(rng, row)
+            row, output = _another(rng, row)
         line, log.mark = log.mark.line(row)
         lines.append(line)
     path.write_bytes(b"".join(lines))
@@ -75,7 +75,7 @@ def _diary(rng: random.Random, path: Path) -> str:
         record["end"][path.stem] = log.mark._asdict()
         _sign_run(record)
         (path.parent / "run.json").write_text(json.dumps(record, indent=2))
-    return said
+    return output
 
 
 def _another(rng: random.Random, value: Any) -> tuple[Any, str]:

@@ -70,10 +70,10 @@ def test_every_damage_can_be_done(ground: folders.Ground) -> None:
     for seed in range(80):
         name = list(folders.OTHER)[seed % len(folders.OTHER)]
         ground.lay_out(name)
-        told = damages.damage(
+        messages = damages.damage(
             random.Random(seed), ground.bad, ground.made / folders.OTHER[name], ground.outside
         )
-        seen.add(told.split()[0])
+        seen.add(messages.split()[0])
     assert seen == {todo.__name__[1:] for todo in damages.DAMAGES}
 
 

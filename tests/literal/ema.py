@@ -11,11 +11,11 @@ from literal.problem import Array, Trace
 
 
 def run(models: Sequence[Array], *, gamma: float) -> Trace:
-    """Follow the server's models ``w^1 .. w^T``. Trace: shadow."""
-    trace = Trace(shadow=[])
+    """Follow the server's models ``w^1 .. w^T``. Trace: average."""
+    trace = Trace(average=[])
     for t in range(len(models)):
         w_ema = models[0]
         for w in models[1 : t + 1]:
             w_ema = gamma * w_ema + (1 - gamma) * w  # 1
-        trace.shadow.append(w_ema)
+        trace.average.append(w_ema)
     return trace

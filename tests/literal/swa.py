@@ -38,9 +38,9 @@ def rates(
 def run(models: Sequence[Array], *, initial: Array, start: int, cycle: int) -> Trace:
     """Follow the server's models ``w^1 .. w^T``; ``initial`` is w^0.
 
-    Trace: shadow (after each round; None before the start), captured (the rounds of the captures).
+    Trace: average (after each round; None before the start), captured (the rounds of the captures).
     """
-    trace = Trace(shadow=[], captured=[])
+    trace = Trace(average=[], captured=[])
     w_swa, n = None, 0
     for t in range(len(models)):
         if t == start:
@@ -51,5 +51,5 @@ def run(models: Sequence[Array], *, initial: Array, start: int, cycle: int) -> T
                 w_swa = (n * w_swa + models[t]) / (n + 1)  # 2
                 n = n + 1
                 trace.captured.append(t)
-        trace.shadow.append(w_swa)
+        trace.average.append(w_swa)
     return trace

@@ -234,18 +234,18 @@ def test_mime_with_one_step_is_gradient_descent() -> None:
 
 def test_shadows() -> None:
     models = list(np.random.default_rng(0).normal(size=(8, 3)))
-    same(wima.run(models, window=1).shadow, models)
-    same(ema.run(models, gamma=0).shadow, models)
-    same(swa.run(models, initial=models[0], start=7, cycle=1).shadow[7], models[7])
+    same(wima.run(models, window=1).average, models)
+    same(ema.run(models, gamma=0).average, models)
+    same(swa.run(models, initial=models[0], start=7, cycle=1).average[7], models[7])
     same(
-        swa.run(models, initial=models[0], start=2, cycle=3).shadow[7], (models[4] + models[7]) / 2
+        swa.run(models, initial=models[0], start=2, cycle=3).average[7], (models[4] + models[7]) / 2
     )
     # The window's mean is its first model minus the later moves, each counted by how long it has
     # been inside.
     W, first = 4, 3
     moves = [models[j] - models[j + 1] for j in range(first, first + W - 1)]
     inside = sum((W - 1 - j) / W * move for j, move in enumerate(moves))
-    same(wima.run(models, window=W).shadow[first + W - 1], models[first] - inside)
+    same(wima.run(models, window=W).average[first + W - 1], models[first] - inside)
 
 
 EVERY = {

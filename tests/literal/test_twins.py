@@ -62,20 +62,20 @@ def test_swa_captures() -> None:
         models, initial=before[0], start=numbers.SWA["start"], cycle=numbers.SWA["cycle"]
     )
     assert trace.captured == list(numbers.SWA["captured"])
-    assert trace.shadow[:4] == [None] * 4
-    close(trace.shadow[4], [99.0])
-    for t, expected in zip(trace.captured, numbers.SWA["shadow"], strict=True):
-        close(trace.shadow[t], [expected])
+    assert trace.average[:4] == [None] * 4
+    close(trace.average[4], [99.0])
+    for t, expected in zip(trace.captured, numbers.SWA["average"], strict=True):
+        close(trace.average[t], [expected])
 
 
 def test_wima() -> None:
     models = [np.array([w, w]) for w in numbers.SERIES]
-    average = wima.run(models, window=numbers.WIMA["window"], where=np.array([True, False])).shadow
-    close(average, list(zip(numbers.WIMA["shadow"], numbers.SERIES, strict=True)))
+    average = wima.run(models, window=numbers.WIMA["window"], where=np.array([True, False])).average
+    close(average, list(zip(numbers.WIMA["average"], numbers.SERIES, strict=True)))
 
 
 def test_ema() -> None:
-    close(ema.run(numbers.SERIES, gamma=numbers.EMA["gamma"]).shadow, numbers.EMA["shadow"])
+    close(ema.run(numbers.SERIES, gamma=numbers.EMA["gamma"]).average, numbers.EMA["average"])
 
 
 def test_local_step_clips_then_decays_then_gathers_momentum() -> None:

@@ -18,14 +18,14 @@ from literal.problem import Array, Trace
 
 
 def run(models: Sequence[Array], *, window: int, where: Array | None = None) -> Trace:
-    """Follow the server's models ``w^1 .. w^T``. Trace: shadow.
+    """Follow the server's models ``w^1 .. w^T``. Trace: average.
 
     ``where``: a mask of the coordinates that are averaged; the others are the server's current
     ones.
     """
-    trace = Trace(shadow=[])
+    trace = Trace(average=[])
     for t in range(len(models)):
         seen = [np.asarray(w, dtype=float) for w in models[max(0, t + 1 - window) : t + 1]]
         mean = sum(seen) / len(seen)  # 1
-        trace.shadow.append(mean if where is None else np.where(where, mean, models[t]))
+        trace.average.append(mean if where is None else np.where(where, mean, models[t]))
     return trace

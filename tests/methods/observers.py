@@ -69,7 +69,7 @@ def spied(method: Method) -> Method:
     return method + Method(client=(Spy(),), text="spy")
 
 
-def shadows(
+def averages(
     method: Method, key: str, run_folder: Recorder, problem: Problem, weights: int | None = None
 ) -> list[Any]:
     """A shadow's parameters after each round; None before its start."""

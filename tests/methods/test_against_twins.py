@@ -36,7 +36,7 @@ from literal import (
     wima,
 )
 from literal.problem import Plan, Problem, Trace, random_plan, random_problem
-from methods.observers import SEEN, client_models, method_of, shadows, spied
+from methods.observers import SEEN, averages, client_models, method_of, spied
 from quadratic import Recorder, experiment, replay
 
 ROUNDS = 6
@@ -166,8 +166,8 @@ def test_feddyn(some: tuple[Problem, Plan], rho: float) -> None:
     sigma, sigma_k = memory(run_folder, problem)
     same(sigma, trace.sigma)
     same(sigma_k, trace.sigma_k)
-    same(shadows(method_of(text), "active_clients", run_folder, problem), trace.active)
-    same(shadows(method_of(text), "all_clients", run_folder, problem), trace.all)
+    same(averages(method_of(text), "active_clients", run_folder, problem), trace.active)
+    same(averages(method_of(text), "all_clients", run_folder, problem), trace.all)
 
 
 @pytest.mark.parametrize("executor", [InProcess(), Stacked()], ids=["one by one", "stacked"])
@@ -177,7 +177,7 @@ def test_feddyn_by_size(some: tuple[Problem, Plan], executor: Executor) -> None:
     trace = feddyn.run(*some, alpha=0.2, scaled=True)
     run_folder = agree(text, trace, some, executor=executor)
     same(memory(run_folder, problem)[1], trace.sigma_k)
-    same(shadows(method_of(text), "all_clients", run_folder, problem), trace.all)
+    same(averages(method_of(text), "all_clients", run_folder, problem), trace.all)
     assert np.abs(trace.server[-1] - feddyn.run(*some, alpha=0.2).server[-1]).max() > 1e-4
 
 
@@ -359,9 +359,9 @@ def test_swa(some: tuple[Problem, Plan], base: str, start: int, cycle: int) -> N
     run_folder = replay(method, problem, plan)
     same(run_folder.server, trace.server)
     followed = swa.run(trace.server, initial=problem.w0, start=start, cycle=cycle)
-    found = shadows(method, "swa", run_folder, problem)
-    assert [w is None for w in found] == [w is None for w in followed.shadow]
-    same(found[start:], followed.shadow[start:])
+    found = averages(method, "swa", run_folder, problem)
+    assert [w is None for w in found] == [w is None for w in followed.average]
+    same(found[start:], followed.average[start:])
     assert int(run_folder.runs[-1].averages["swa"]["captured"]) == len(followed.captured)
 
 
@@ -371,12 +371,12 @@ def test_the_ablations_of_swa(some: tuple[Problem, Plan]) -> None:
     rate_only = method_of("fedavg() + swa(start=2, cycle=2, high=0.03, low=0.005, average=False)")
     run_folder = replay(rate_only, *some)
     same(run_folder.server, fedavg.run(problem, cyclic).server)
-    assert shadows(rate_only, "swa", run_folder, problem) == [None] * ROUNDS
+    assert averages(rate_only, "swa", run_folder, problem) == [None] * ROUNDS
     mean_only = method_of("fedavg() + swa(start=2, cycle=2, high=0.03, low=0.005, cycle_lr=False)")
     run_folder, trace = replay(mean_only, *some), fedavg.run(*some)
     same(run_folder.server, trace.server)
-    expected = swa.run(trace.server, initial=problem.w0, start=2, cycle=2).shadow
-    same(shadows(mean_only, "swa", run_folder, problem)[2:], expected[2:])
+    expected = swa.run(trace.server, initial=problem.w0, start=2, cycle=2).average
+    same(averages(mean_only, "swa", run_folder, problem)[2:], expected[2:])
 
 
 @pytest.mark.parametrize("window", [1, 2, 3, ROUNDS, ROUNDS + 5])
@@ -384,7 +384,9 @@ def test_wima(some: tuple[Problem, Plan], window: int) -> None:
     method = method_of(f"feddyn(alpha=0.2) + wima({window})")
     run_folder, trace = replay(method, *some), feddyn.run(*some, alpha=0.2)
     same(run_folder.server, trace.server)
-    same(shadows(method, "wima", run_folder, some[0]), wima.run(trace.server, window=window).shadow)
+    same(
+        averages(method, "wima", run_folder, some[0]), wima.run(trace.server, window=window).average
+    )
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.6, 1.0])
@@ -392,7 +394,7 @@ def test_ema(some: tuple[Problem, Plan], gamma: float) -> None:
     method = method_of(f"fedsam(0.2) + ema({gamma})")
     run_folder, trace = replay(method, *some), fedsam.run(*some, rho=0.2)
     same(run_folder.server, trace.server)
-    same(shadows(method, "ema", run_folder, some[0]), ema.run(trace.server, gamma=gamma).shadow)
+    same(averages(method, "ema", run_folder, some[0]), ema.run(trace.server, gamma=gamma).average)
 
 
 def test_feddyn_with_a_schedule(some: tuple[Problem, Plan]) -> None:

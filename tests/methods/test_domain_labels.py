@@ -120,12 +120,12 @@ def test_kmeans_stopped_and_resumed_is_bit_for_bit(tmp_path: Path) -> None:
     exp = experiment(KMEANS, rounds=4)
 
     def go(run_folder: DiskRunFolder, stop: int | None = None) -> Result:
-        def tell(progress: Progress) -> None:
+        def on_progress(progress: Progress) -> None:
             if progress.round == stop:
                 raise KeyboardInterrupt
 
         with closing(run_folder):
-            return train(exp, run_folder=run_folder, executor=InProcess(1), on_progress=tell)
+            return train(exp, run_folder=run_folder, executor=InProcess(1), on_progress=on_progress)
 
     whole = go(DiskRunFolder.create(tmp_path / "whole", exp.texts(), {}, pause=math.inf))
     with pytest.raises(KeyboardInterrupt):

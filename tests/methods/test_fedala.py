@@ -44,8 +44,8 @@ def blended(
 ) -> tuple[Tensor, ClientContext]:
     Given.asked = []
     piece = Ala(share=1.0, layers=1, **more)
-    told = iter([losses] * 10**4 if isinstance(losses, float) else losses)
-    oracle = {"oracle": lambda places: Given(gradient, next(told))}
+    messages = iter([losses] * 10**4 if isinstance(losses, float) else losses)
+    oracle = {"oracle": lambda places: Given(gradient, next(messages))}
     v = visiting(piece, NEW, PLANE, state=state, examples=2, batch_size=1, **oracle)
     return piece.begin(v, NEW), v
 

@@ -111,8 +111,8 @@ def planned(data: Given, rounds: int = 5) -> Plan:
 def test_fedcg(more: dict[str, Any]) -> None:
     data = Given(1)
     plan = planned(data)
-    said = {"domains": DOMAINS, "weight": 0.4, "every": 2, **more}
-    text = ", ".join(f"{name}={value!r}" for name, value in said.items())
+    output = {"domains": DOMAINS, "weight": 0.4, "every": 2, **more}
+    text = ", ".join(f"{name}={value!r}" for name, value in output.items())
     exp = Experiment(
         method=parse(f"fedcg({text}, classifier=logistic())", "method"),
         on=data,
@@ -147,14 +147,14 @@ def test_fedcg(more: dict[str, Any]) -> None:
         parts(first.params),
         (teacher[:cut].reshape(DOMAINS, FEATURES), teacher[cut:]),
         plan,
-        every=said["every"],
-        beta=said.get("beta", 0.5),
-        relu=said.get("relu", True),
-        projection=said.get("projection") != "off",
-        agnostic=said.get("agnostic", True),
-        adjacency=said.get("adjacency", "distance"),
-        graph_from=said.get("graph_from", 1),
-        known=data.d if "labels" in said else None,
+        every=output["every"],
+        beta=output.get("beta", 0.5),
+        relu=output.get("relu", True),
+        projection=output.get("projection") != "off",
+        agnostic=output.get("agnostic", True),
+        adjacency=output.get("adjacency", "distance"),
+        graph_from=output.get("graph_from", 1),
+        known=data.d if "labels" in output else None,
     )
     kept = Kept()
     train(setup, run_folder=kept, executor=InProcess(threads=1))
@@ -165,15 +165,15 @@ def test_fedcg(more: dict[str, Any]) -> None:
             np.testing.assert_allclose(value, trace.models[t][name], atol=1e-10, err_msg=name)
         graph = kept.buffers[t][graph_place(layout)].view(DOMAINS, DOMAINS)
         np.testing.assert_allclose(graph, trace.graphs[t], atol=1e-10)
-        if "labels" not in said:
+        if "labels" not in output:
             found = kept.teachers[t]
             assert found is not None
             weight, bias = trace.teachers[t]
             np.testing.assert_allclose(found, [*weight.ravel(), *bias], atol=1e-10)
     options = {
-        "relu": said.get("relu", True),
-        "projection": said.get("projection") != "off",
-        "agnostic": said.get("agnostic", True),
+        "relu": output.get("relu", True),
+        "projection": output.get("projection") != "off",
+        "agnostic": output.get("agnostic", True),
     }
     right = [
         fedcg.output(
@@ -181,12 +181,12 @@ def test_fedcg(more: dict[str, Any]) -> None:
             trace.graphs[-1],
             image,
             soft=True,
-            d=int(domain) if "labels" in said else None,
+            d=int(domain) if "labels" in output else None,
             **options,
         ).argmax()
         == label
         for image, label, domain in zip(data.x[0], data.y[0], data.d[0], strict=True)
     ]
     assert kept.rows[-1]["accuracy"] == pytest.approx(np.mean(right))
-    if said["every"] and "labels" not in said:
+    if output["every"] and "labels" not in output:
         assert any(len(set(found)) > 1 for one in trace.domains for found in one.values())

@@ -19,7 +19,7 @@ from fedflat.models.simple import mlp
 from fedflat.server.client_selection import ClientSampler
 from literal import fedlesam
 from literal.problem import Plan, Problem, random_plan, random_problem
-from methods.observers import BATCHES, BatchSpy, client_models, method_of, shadows
+from methods.observers import BATCHES, BatchSpy, averages, client_models, method_of
 from quadratic import Recorder, replay
 
 EQUAL = (6, 6, 6, 6, 6)
@@ -136,7 +136,7 @@ def test_a_mean_of_one_model_is_the_model(text: str, some: tuple[Problem, Plan])
     run_folder = replay(method, *some)
     bits(run_folder, replay(method_of("feddyn(0.1)"), *some))
     assert np.array_equal(
-        shadows(method, text[: text.index("(")], run_folder, some[0]), run_folder.server
+        averages(method, text[: text.index("(")], run_folder, some[0]), run_folder.server
     )
 
 
@@ -144,7 +144,7 @@ def test_swa_before_its_start(some: tuple[Problem, Plan]) -> None:
     method = method_of(f"fedavg() + swa(start={ROUNDS}, cycle=2, high=0.5, low=0.1)")
     run_folder = replay(method, *some)
     bits(run_folder, replay(method_of("fedavg()"), *some))
-    assert shadows(method, "swa", run_folder, some[0]) == [None] * ROUNDS
+    assert averages(method, "swa", run_folder, some[0]) == [None] * ROUNDS
     assert {row["model"] for row in run_folder.rows} == {"server"}
 
 
@@ -153,7 +153,7 @@ def test_swa_of_one_captured_model(some: tuple[Problem, Plan]) -> None:
     method = method_of(f"fedavg() + swa(start={ROUNDS - 1}, cycle=1, high={plan.lr[-1]!r})")
     run_folder = replay(method, problem, plan)
     bits(run_folder, replay(method_of("fedavg()"), problem, plan))
-    assert np.array_equal(shadows(method, "swa", run_folder, problem)[-1], run_folder.server[-1])
+    assert np.array_equal(averages(method, "swa", run_folder, problem)[-1], run_folder.server[-1])
 
 
 @pytest.mark.parametrize(

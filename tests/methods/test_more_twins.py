@@ -42,7 +42,7 @@ from literal import (
     scaffold,
 )
 from literal.problem import Plan, Problem, random_plan, random_problem
-from methods.observers import SEEN, client_models, method_of, shadows, spied
+from methods.observers import SEEN, averages, client_models, method_of, spied
 from methods.test_against_twins import HARD, ROUNDS, agree, memory, same, setting
 from quadratic import Recorder, experiment, replay
 
@@ -132,7 +132,7 @@ def test_adabest(some: Some) -> None:
         for k in cohort:
             same(run_folder.learnt[t][k]["adabest"]["h"], trace.h_k[t][k])
             assert int(run_folder.learnt[t][k]["adabest"]["last"]) == t
-    same(shadows(method_of("active_clients()"), "active_clients", run_folder, problem), trace.wbar)
+    same(averages(method_of("active_clients()"), "active_clients", run_folder, problem), trace.wbar)
 
 
 @pytest.mark.parametrize("executor", [InProcess(), Stacked()], ids=["one by one", "stacked"])
@@ -191,8 +191,8 @@ def test_feddc(still: Some) -> None:
     same(stored_states(run_folder, "scaffold", "c", problem), trace.c_k)
     _, sigma_k = memory(run_folder, problem)
     same(-np.array(sigma_k) / 0.2, trace.h_k)
-    same(shadows(method_of(text), "active_clients", run_folder, problem), trace.active)
-    same(shadows(method_of(text), "all_clients", run_folder, problem), trace.all)
+    same(averages(method_of(text), "active_clients", run_folder, problem), trace.active)
+    same(averages(method_of(text), "all_clients", run_folder, problem), trace.all)
 
 
 @pytest.mark.parametrize("server_lr", [1.0, 0.7])
@@ -263,8 +263,8 @@ def test_the_models_of_clients_who_send_something_else_back(some: Some, executor
             last[k] = trace.local[t][k]
         all_models.append(sum(last) / problem.clients)
         active.append(sum(trace.local[t].values()) / len(cohort))
-    same(shadows(method_of(text), "all_clients", run_folder, problem), all_models)
-    same(shadows(method_of(text), "active_clients", run_folder, problem), active)
+    same(averages(method_of(text), "all_clients", run_folder, problem), all_models)
+    same(averages(method_of(text), "active_clients", run_folder, problem), active)
     for t, before in enumerate([problem.w0, *trace.server[:-1]]):
         clients = states_of(run_folder.learnt[t - 1] if t else {})
         setup, start = (

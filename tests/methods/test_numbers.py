@@ -17,7 +17,7 @@ from fedflat.data.batch import Batch, Mixed
 from fedflat.server.averaging import AverageState, RunInfo
 from literal import numbers
 from literal.problem import Problem, toy_q
-from methods.observers import SEEN, client_models, method_of, shadows, spied
+from methods.observers import SEEN, averages, client_models, method_of, spied
 from quadratic import Recorder, replay
 
 SAID = {
@@ -120,14 +120,14 @@ def test_the_duals_of_feddyn_and_the_mean_of_its_cohort() -> None:
     close(run_folder.runs[-1].states["dual"]["sigma"], expected["sigma", -1])
     for client in (0, 1):
         close(run_folder.learnt[-1][client]["dual"]["sigma"], expected["sigma_k", -1, client])
-    close(shadows(method, "active_clients", run_folder, problem)[-1], expected["active", -1])
+    close(averages(method, "active_clients", run_folder, problem)[-1], expected["active", -1])
 
 
 def test_the_mean_of_all_clients_last_models() -> None:
     method = method_of(SAID["feddyn/part"])
     run_folder, problem = run("feddyn/part", method)
     close(
-        shadows(method, "all_clients", run_folder, problem),
+        averages(method, "all_clients", run_folder, problem),
         numbers.CASES["feddyn/part"].state["all",],
     )
 
@@ -209,7 +209,7 @@ def test_fedacg_stands_at_the_mean_and_sends_from_ahead() -> None:
         "fedacg/full", spied(method_of(SAID["fedacg/full"] + " + active_clients()"))
     )
     method = method_of(SAID["fedacg/full"] + " + active_clients()")
-    close(shadows(method, "active_clients", run_folder, problem), run_folder.server)
+    close(averages(method, "active_clients", run_folder, problem), run_folder.server)
     ahead = next(seen.sent for seen in SEEN if seen.round == 1)
     close(ahead, run_folder.server[0] + 0.85 * (run_folder.server[0] - problem.w0))
     close(run_folder.runs[0].states["lookahead"]["m"], run_folder.server[0] - problem.w0)
@@ -308,14 +308,14 @@ def test_swa_captures() -> None:
         found = follow(f"swa(start={said_start}, cycle={cycle})", models)
         assert found[:start] == [None] * start
         close(found[start], [98.0])  # the model before the start, until the first capture
-        close([found[t] for t in numbers.SWA["captured"]], [[w] for w in numbers.SWA["shadow"]])
+        close([found[t] for t in numbers.SWA["captured"]], [[w] for w in numbers.SWA["average"]])
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (f"wima({numbers.WIMA['window']})", numbers.WIMA["shadow"]),
-        (f"ema({numbers.EMA['gamma']})", numbers.EMA["shadow"]),
+        (f"wima({numbers.WIMA['window']})", numbers.WIMA["average"]),
+        (f"ema({numbers.EMA['gamma']})", numbers.EMA["average"]),
     ],
 )
 def test_window_and_exponential_means(text: str, expected: tuple[float, ...]) -> None:

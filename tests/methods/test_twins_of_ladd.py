@@ -118,16 +118,22 @@ def same(actual: Any, expected: Any) -> None:
 def test_self_training_is_one_cluster(more: dict[str, Any]) -> None:
     x, w0 = pictures(1)
     plan = planned(2, x)
-    said = {"kd": 2.0, "omega": 2, "t_start": 4, **more}
+    arguments = {"kd": 2.0, "omega": 2, "t_start": 4, **more}
     run_folder = replayed(
         experiment(
-            f"self_training({', '.join(f'{k}={v!r}' for k, v in said.items())})", x, w0, plan
+            f"self_training({', '.join(f'{k}={v!r}' for k, v in arguments.items())})", x, w0, plan
         )
     )
-    start = np.inf if said["t_start"] is None else said["t_start"]
+    start = np.inf if arguments["t_start"] is None else arguments["t_start"]
     everything = np.ones(len(w0), dtype=bool)
     trace = ladd.run(
-        x, w0, plan, [[*range(5)]], shapes=SHAPES, common=everything, **{**said, "t_start": start}
+        x,
+        w0,
+        plan,
+        [[*range(5)]],
+        shapes=SHAPES,
+        common=everything,
+        **{**arguments, "t_start": start},
     )
     same(run_folder.models, trace.models)
     same(run_folder.teachers, trace.teachers)

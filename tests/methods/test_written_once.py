@@ -44,8 +44,8 @@ def test_a_default_that_a_piece_has_is_not_written_again(entry: RegisteredName) 
         for field in fields(piece)
         if field.default is not MISSING
     }
-    said = {(name, parameter.default) for name, parameter in entry.signature.parameters.items()}
-    twice = {name for name, _ in known & said} & literals(entry)
+    output = {(name, parameter.default) for name, parameter in entry.signature.parameters.items()}
+    twice = {name for name, _ in known & output} & literals(entry)
     assert not twice, (
         f"{entry.name}: take these defaults from the piece, as in rho=Sam.rho, or use made_of"
     )

@@ -90,9 +90,9 @@ def batch(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.T
 
 
 def test_the_table_holds_every_registered_model() -> None:
-    said = {repr(spec).partition("(")[0] for spec, _, _ in ROWS}
+    output = {repr(spec).partition("(")[0] for spec, _, _ in ROWS}
     of_tasks = {repr(row[0]).partition("(")[0] for row in OF_TASKS}
-    tested = said | OF_PIXELS | OF_PLACES | OF_BATCHES | of_tasks
+    tested = output | OF_PIXELS | OF_PLACES | OF_BATCHES | of_tasks
     assert tested == {entry.name for entry in registered("model")}
 
 

@@ -239,7 +239,7 @@ def test_every_activation_is_a_module_used_once(spec: ModelSpec) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("bisenetv2(groups=3)", "bisenetv2: groups must be 1, 2, 4 or 8"),
         ("bisenetv2(width=0)", "bisenetv2: width must be a number above 0"),
@@ -250,8 +250,8 @@ def test_every_activation_is_a_module_used_once(spec: ModelSpec) -> None:
         ("mobilenetv2(groups=5)", "mobilenetv2: groups must be 1, 2, 4 or 8"),
     ],
 )
-def test_what_cannot_be_is_refused(text: str, said: str) -> None:
-    with pytest.raises(SettingError, match=said):
+def test_what_cannot_be_is_refused(text: str, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
         parse(text, "model")
 
 

@@ -54,13 +54,13 @@ def test_every_file_and_every_command(
             main([*words, *(["--threads", "1"] if words[0] in ("run", "compare") else [])]) == 0
         ), words
     out = capsys.readouterr().out
-    for said in (
+    for output in (
         "Local steps that look at the highest corner",
         "two_camps()",
         "bottleneck(width=4)",
         "2 classes",
     ):
-        assert said in out
+        assert output in out
 
 
 @pytest.mark.slow

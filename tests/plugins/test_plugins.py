@@ -95,7 +95,7 @@ def test_a_run_is_taken_up_without_its_plugin_or_with_another(
 ) -> None:
     path, run = written(tmp_path), str(tmp_path / "run")
 
-    def said(*words: str) -> tuple[int, str]:
+    def message(*words: str) -> tuple[int, str]:
         forget()
         capsys.readouterr()
         return main(list(words)), capsys.readouterr().err
@@ -103,18 +103,18 @@ def test_a_run_is_taken_up_without_its_plugin_or_with_another(
     assert main(["run", "pull", *QUICK, "--plugin", str(path), "--out", run]) == 0
     digest = needs_of(["pull"])[0].plugin.digest
     for word in ("resume", "analyse"):
-        code, errors = said(word, run, "--quiet")
+        code, errors = message(word, run, "--quiet")
         assert code == 2
         assert f"needs pull of 'pull_file.py' with the digest {digest[:12]}, found in" in errors
         assert "which is not loaded here. Name it again (--plugin" in errors
-    code, errors = said("report", run)
+    code, errors = message("report", run)
     assert code == 0
     assert errors.startswith("the run needs pull of 'pull_file.py'")
     path.write_text(path.read_text() + "# another\n")
-    code, errors = said("resume", run, "--quiet", "--plugin", str(path))
+    code, errors = message("resume", run, "--quiet", "--plugin", str(path))
     assert code == 2
     assert "which may compute other numbers. Restore it to continue, or start a new run." in errors
-    code, errors = said("analyse", run, "--quiet", "--plugin", str(path))
+    code, errors = message("analyse", run, "--quiet", "--plugin", str(path))
     assert code == 0
     assert errors.startswith("the run was begun with pull of 'pull_file.py'")
 
@@ -232,7 +232,7 @@ def test_a_file_that_fails_is_a_sentence(tmp_path: Path, code: str, why: str) ->
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "nothing.py",
         "no.such.module",
@@ -245,13 +245,13 @@ def test_a_file_that_fails_is_a_sentence(tmp_path: Path, code: str, why: str) ->
         "\ud800.py",
     ],
 )
-def test_what_is_not_there_is_a_sentence(said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "methods", "--plugin", said]) == 2
+def test_what_is_not_there_is_a_sentence(message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "methods", "--plugin", message]) == 2
     assert capsys.readouterr().err.startswith("fedflat: error: plugin: ")
 
 
 @pytest.mark.parametrize(
-    ("said", "found"),
+    ("message", "found"),
     [
         ("/", "is a folder"),
         ("./here", "is a folder"),
@@ -261,16 +261,16 @@ def test_what_is_not_there_is_a_sentence(said: str, capsys: pytest.CaptureFixtur
     ],
 )
 def test_what_is_no_python_is_answered_with_what_a_plugin_is(
-    said: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    message: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SettingError) as caught:
-        ff.load_plugin(said)
+        ff.load_plugin(message)
     expected = (
         "a plugin must be a Python file such as my_methods.py, or a module such as package.module."
     )
-    assert str(caught.value) == f"plugin: {said!r} {found}; {expected}"
+    assert str(caught.value) == f"plugin: {message!r} {found}; {expected}"
     assert not named_plugins()
 
 
@@ -303,10 +303,10 @@ def test_an_installed_package_is_loaded_and_named_by_its_version(tmp_path: Path)
         "saved = need.as_json()\n"
         "assert saved == dict(name='extra-haul', version='1.2', digest=None, place=None, names=['haul']), need\n"
         "from fedflat.experiments.run_folder.plugins_needed import PluginNeed\n"
-        "[said] = changed([PluginNeed.from_json({**saved, 'version': '1.1'})])\n"
-        "assert 'of \\'extra-haul\\' 1.1 ' in said and 'nstall ' not in said, said\n"
-        "[said] = missing([PluginNeed(need.plugin, ('tow',))])\n"
-        "assert said.endswith('make that version of it available here again.'), said\n"
+        "[message] = changed([PluginNeed.from_json({**saved, 'version': '1.1'})])\n"
+        "assert 'of \\'extra-haul\\' 1.1 ' in message and 'nstall ' not in message, message\n"
+        "[message] = missing([PluginNeed(need.plugin, ('tow',))])\n"
+        "assert message.endswith('make that version of it available here again.'), message\n"
     )
     place = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     subprocess.run(
@@ -326,9 +326,9 @@ def test_what_a_notebook_defines_is_known_by_name_and_a_cell_takes_its_own_place
         None,
     )
     assert (missing([need]), changed([need])) == ([], [])
-    [said] = missing([PluginNeed(need.plugin, ("jerk",))])
-    assert said.startswith("the run needs jerk of a notebook or a script")
-    assert "Go on in Python, where it is defined" in said
+    [output] = missing([PluginNeed(need.plugin, ("jerk",))])
+    assert output.startswith("the run needs jerk of a notebook or a script")
+    assert "Go on in Python, where it is defined" in output
 
 
 def test_a_worker_refuses_a_file_that_has_changed_since(tmp_path: Path) -> None:

@@ -104,10 +104,10 @@ def tables_are_filled(page: Any) -> None:
 
 @pytest.fixture
 def seen(browser: Any, report: Path) -> Iterator[Watched]:
-    watched = Watched(browser, report.as_uri())
-    yield watched
-    assert watched.complaints == []
-    watched.context.close()
+    recorded = Watched(browser, report.as_uri())
+    yield recorded
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 def test_labels_of_clients_and_of_groups_are_drawn(browser: Any, tmp_path: Path) -> None:
@@ -125,14 +125,14 @@ def test_labels_of_clients_and_of_groups_are_drawn(browser: Any, tmp_path: Path)
         "fedavg", on="digits(lda(0), clients=3)", topology=groups, out=tmp_path / "run", **settings
     )
     write_report([tmp_path / "run"], tmp_path / "report.html")
-    watched = Watched(browser, (tmp_path / "report.html").as_uri())
-    assert watched.page.locator("#groups svg.chart").count() == 2
-    output = watched.page.locator("#groups").inner_text()
+    recorded = Watched(browser, (tmp_path / "report.html").as_uri())
+    assert recorded.page.locator("#groups svg.chart").count() == 2
+    output = recorded.page.locator("#groups").inner_text()
     assert "2 groups of 1 to 2 clients, by given_groups([[1, 2], [0]])." in output
-    watched.page.locator("#groups svg.chart").first.hover(position={"x": 60, "y": 40})
-    assert "client 1 of group 0: " in watched.page.locator("#groups .tip").first.inner_text()
-    assert watched.complaints == []
-    watched.context.close()
+    recorded.page.locator("#groups svg.chart").first.hover(position={"x": 60, "y": 40})
+    assert "client 1 of group 0: " in recorded.page.locator("#groups .tip").first.inner_text()
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 def test_everything_is_drawn_and_nothing_is_fetched(seen: Watched, report: Path) -> None:
@@ -173,8 +173,8 @@ def test_pictures_have_names_from_the_numbers(seen: Watched) -> None:
              && !one.textContent.trim() && !one.closest("label")).map((one) => one.outerHTML.slice(0, 120))""",
     )
     assert nameless == []
-    said = seen.page.get_attribute("canvas.surface >> nth=0", "aria-label")
-    assert said.startswith(
+    output = seen.page.get_attribute("canvas.surface >> nth=0", "aria-label")
+    assert output.startswith(
         "Surface of the loss around fedavg(): at the model 1.000, least 1.000, largest 6.000."
     )
     eigenvalues = seen.page.get_attribute("#curvature svg[role=img] >> nth=0", "aria-label")
@@ -237,8 +237,8 @@ def test_a_score_of_which_less_is_better(
     assert [text.split()[0] for text in column(page, 2)] == ["0.6550", "0.3275", "\N{EN DASH}"]
     titles = page.locator("#training figure h3").all_inner_texts()
     assert titles == ["Rmse", "Rmse, unseen", "Test loss", "Training loss"]
-    said = page.get_attribute("#training svg[role=img] >> nth=0", "aria-label")
-    assert said.startswith(
+    output = page.get_attribute("#training svg[role=img] >> nth=0", "aria-label")
+    assert output.startswith(
         "Rmse against round: fedavg() ends at 0.6050 (round 4); fedsam(rho=0.1) ends at 0.3025"
     )
     text = page.inner_text("#results") + page.inner_text("#training") + page.inner_text("header")
@@ -401,14 +401,14 @@ def test_surfaces_turn_together(seen: Watched) -> None:
 
 def test_surfaces_turn_by_touch(browser: Any, report: Path) -> None:
     """A finger that moves sideways turns them; the page itself does not move."""
-    watched = Watched(
+    recorded = Watched(
         browser, report.as_uri(), viewport={"width": 390, "height": 844}, has_touch=True
     )
-    page = watched.page
+    page = recorded.page
     canvas = page.locator("canvas.surface").first
     canvas.scroll_into_view_if_needed()
     before, box = pictures_of(page), canvas.bounding_box()
-    finger = watched.context.new_cdp_session(page)
+    finger = recorded.context.new_cdp_session(page)
     for kind, across in (("touchStart", 40), ("touchMove", 80), ("touchMove", 140)):
         points = [{"x": box["x"] + across, "y": box["y"] + 80}]
         finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
@@ -416,7 +416,7 @@ def test_surfaces_turn_by_touch(browser: Any, report: Path) -> None:
     after = pictures_of(page)
     assert all(one != other for one, other in zip(before, after, strict=True))
     assert page.evaluate("[scrollX, visualViewport.scale]") == [0, 1]
-    watched.context.close()
+    recorded.context.close()
 
 
 def test_one_scale_for_all_surfaces(seen: Watched) -> None:
@@ -452,8 +452,8 @@ def test_simulated_time_is_an_axis_where_there_is_a_clock(browser: Any, tmp_path
         write_timed(tmp_path / "b", 40.0, method="fedsam(rho=0.1)"),
     ]
     write_report(runs, tmp_path / "page.html", target=0.3)
-    watched = Watched(browser, (tmp_path / "page.html").as_uri())
-    page = watched.page
+    recorded = Watched(browser, (tmp_path / "page.html").as_uri())
+    page = recorded.page
     heads = page.locator("#results th").all_inner_texts()
     assert any(head.startswith("Simulated") and "30.00" in head for head in heads)
     row = page.locator("#results tbody tr").first.inner_text()
@@ -461,8 +461,8 @@ def test_simulated_time_is_an_axis_where_there_is_a_clock(browser: Any, tmp_path
     assert "26 min 40 s" in row
     page.get_by_role("button", name="Simulated time").click()
     assert "simulated time" in page.locator("#training svg.chart").first.text_content()
-    assert watched.complaints == []
-    watched.context.close()
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 def test_axes_and_legend(seen: Watched) -> None:
@@ -525,38 +525,38 @@ CONTRASTS = r"""
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast_in_both_themes(browser: Any, report: Path, scheme: str) -> None:
     """Text at least 4.5 to 1, lines at least 3 to 1; the button turns one theme into the other."""
-    watched = Watched(browser, report.as_uri(), color_scheme=scheme)
+    recorded = Watched(browser, report.as_uri(), color_scheme=scheme)
     for expected in (scheme, {"light": "dark", "dark": "light"}[scheme]):
-        assert watched.page.get_attribute("html", "data-theme") == expected
-        found = watched.page.evaluate(CONTRASTS)
+        assert recorded.page.get_attribute("html", "data-theme") == expected
+        found = recorded.page.evaluate(CONTRASTS)
         assert found["texts"] > 100
         assert found["poor"] == []
         assert min(found["lines"]) >= 3
-        watched.page.locator("#theme").click()
-    assert watched.complaints == []
-    watched.context.close()
+        recorded.page.locator("#theme").click()
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_axe_finds_no_fault(browser: Any, report: Path, width: int, scheme: str) -> None:
     """The rules of WCAG 2.1 A and AA that a program can check, and good practice."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    watched = Watched(
+    recorded = Watched(
         browser, report.as_uri(), viewport={"width": width, "height": 900}, color_scheme=scheme
     )
     found = axe.run(
-        watched.page,
+        recorded.page,
         options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]},
     )
     assert [fault["id"] for fault in found.response["violations"]] == []
     assert len(found.response["passes"]) > 30
-    watched.context.close()
+    recorded.context.close()
 
 
 def test_printed_charts_are_drawn_for_the_sheet(browser: Any, report: Path) -> None:
     """In the proportions of paper, in light colours; afterwards the screen is as before."""
-    watched = Watched(browser, report.as_uri(), color_scheme="dark")
-    page = watched.page
+    recorded = Watched(browser, report.as_uri(), color_scheme="dark")
+    page = recorded.page
     seen = """() => ({ theme: document.documentElement.dataset.theme,
         widths: [...document.querySelectorAll("svg.chart")].map((one) => one.viewBox.baseVal.width) })"""
     before = page.evaluate(seen)
@@ -574,7 +574,7 @@ def test_printed_charts_are_drawn_for_the_sheet(browser: Any, report: Path) -> N
     assert printed["theme"] == "light"
     assert 300 < max(printed["widths"]) <= sheet < max(before["widths"])
     assert page.evaluate(seen) == before
-    watched.context.close()
+    recorded.context.close()
 
 
 CUT = """all => all.filter((box) => box.checkVisibility()).flatMap((box) => {
@@ -588,8 +588,8 @@ CUT = """all => all.filter((box) => box.checkVisibility()).flatMap((box) => {
 def test_tables_fit_or_say_that_they_scroll(browser: Any, report: Path, width: int) -> None:
     """At 1280 all of them fit; on a phone those that do not say so, and their last column can be
     reached."""
-    watched = Watched(browser, report.as_uri(), viewport={"width": width, "height": 900})
-    page = watched.page
+    recorded = Watched(browser, report.as_uri(), viewport={"width": width, "height": 900})
+    page = recorded.page
     boxes = page.locator("#results .scroll, #curvature > .frame .scroll")
     assert boxes.count() == 2
     assert page.locator(".scroll").evaluate_all(CUT) == []
@@ -602,7 +602,7 @@ def test_tables_fit_or_say_that_they_scroll(browser: Any, report: Path, width: i
         last = boxes.nth(i).locator("thead th").last.bounding_box()
         assert last["x"] + last["width"] <= width
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    watched.context.close()
+    recorded.context.close()
 
 
 def test_class_maps_have_a_true_axis(browser: Any, tmp_path: Path) -> None:
@@ -612,8 +612,8 @@ def test_class_maps_have_a_true_axis(browser: Any, tmp_path: Path) -> None:
     rows = [{"round": t, "classes": [0.5, 1.0]} for t in (1, 2, 3, 4, 5, 100)]
     write_rows(run, "recorded", rows)
     write_report([run], tmp_path / "report.html")
-    watched = Watched(browser, (tmp_path / "report.html").as_uri())
-    chart = watched.page.locator("#recorded figure svg.chart").last
+    recorded = Watched(browser, (tmp_path / "report.html").as_uri())
+    chart = recorded.page.locator("#recorded figure svg.chart").last
     chart.scroll_into_view_if_needed()
     where = "all => all.map((one) => [Number(one.textContent), one.x.baseVal[0].value])"
     places = chart.locator("text.tick").evaluate_all(where)
@@ -621,12 +621,12 @@ def test_class_maps_have_a_true_axis(browser: Any, tmp_path: Path) -> None:
     assert len(places) > 2
     assert max(steps) / min(steps) == pytest.approx(1, abs=0.01)
     image = chart.locator("image").bounding_box()
-    tip = watched.page.locator("#recorded .tip").last
+    tip = recorded.page.locator("#recorded .tip").last
     for share, round in ((0.005, 1), (0.2, 5), (0.6, 100), (0.99, 100)):
-        watched.page.mouse.move(image["x"] + share * image["width"], image["y"] + 10)
+        recorded.page.mouse.move(image["x"] + share * image["width"], image["y"] + 10)
         assert tip.inner_text() == f"class 0, round {round}: 50.00 %"
-    assert watched.complaints == []
-    watched.context.close()
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 def test_a_line_goes_through_rounds_that_were_measured(browser: Any, tmp_path: Path) -> None:
@@ -638,12 +638,12 @@ def test_a_line_goes_through_rounds_that_were_measured(browser: Any, tmp_path: P
         row["client_lambda"] = {"0": 2.0, "1": 4.0}
     write_rows(run, "recorded", rows)
     write_report([run], tmp_path / "report.html")
-    watched = Watched(browser, (tmp_path / "report.html").as_uri())
-    paths = watched.page.eval_on_selector_all(
+    recorded = Watched(browser, (tmp_path / "report.html").as_uri())
+    paths = recorded.page.eval_on_selector_all(
         "#recorded path.line", "all => all.map((one) => one.getAttribute('d'))"
     )
     assert [re.sub("[^ML]", "", path) for path in paths] == ["M" + 9 * "L", "MLL"]
-    watched.context.close()
+    recorded.context.close()
 
 
 def test_surfaces_say_what_they_are_drawn_along(seen: Watched) -> None:
@@ -679,22 +679,24 @@ def test_the_rule_for_digits(seen: Watched) -> None:
     for name, texts in DIGITS.items():
         for value, expected in texts.items():
             assert seen.page.evaluate(f"{name}({value})") == expected
-    said = seen.page.evaluate("[around(215.34, 34.12), around(0.3665, 0.01), around(10.39, 1.076)]")
-    assert said == ["34.1", "0.0100", "1.08"]
+    output = seen.page.evaluate(
+        "[around(215.34, 34.12), around(0.3665, 0.01), around(10.39, 1.076)]"
+    )
+    assert output == ["34.1", "0.0100", "1.08"]
 
 
 @pytest.mark.parametrize("width", [390, 768])
 def test_nothing_is_wider_than_the_screen(browser: Any, report: Path, width: int) -> None:
-    watched = Watched(
+    recorded = Watched(
         browser, report.as_uri(), viewport={"width": width, "height": 844}, has_touch=True
     )
-    watched.page.evaluate(
+    recorded.page.evaluate(
         "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
     )
-    tables_are_filled(watched.page)
-    assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert watched.complaints == []
-    watched.context.close()
+    tables_are_filled(recorded.page)
+    assert recorded.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 def test_hostile_names_are_shown_as_text(browser: Any, tmp_path: Path) -> None:
@@ -702,12 +704,12 @@ def test_hostile_names_are_shown_as_text(browser: Any, tmp_path: Path) -> None:
     run = write_run(tmp_path / "a", method=name)
     write_analyses(run)
     write_report([run], tmp_path / "report.html")
-    watched = Watched(browser, (tmp_path / "report.html").as_uri())
-    assert watched.page.inner_text("h1") == f"{name} on digits(lda(0))"
-    assert watched.page.evaluate("window.harmed") is None
-    assert watched.page.locator("img").count() == 0
-    assert watched.complaints == []
-    watched.context.close()
+    recorded = Watched(browser, (tmp_path / "report.html").as_uri())
+    assert recorded.page.inner_text("h1") == f"{name} on digits(lda(0))"
+    assert recorded.page.evaluate("window.harmed") is None
+    assert recorded.page.locator("img").count() == 0
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 STRANGE = ("__proto__", "constructor", "toString", "hasOwnProperty", "valueOf", "length")
@@ -727,8 +729,8 @@ def test_names_that_objects_have_anyway(browser: Any, tmp_path: Path) -> None:
         write_rows(run, "recorded", rows)
         runs.append(run)
     write_report(runs, tmp_path / "report.html")
-    watched = Watched(browser, (tmp_path / "report.html").as_uri())
-    page = watched.page
+    recorded = Watched(browser, (tmp_path / "report.html").as_uri())
+    page = recorded.page
     assert [text.strip() for text in page.locator(".results tbody code").all_inner_texts()] == list(
         STRANGE
     )
@@ -741,8 +743,8 @@ def test_names_that_objects_have_anyway(browser: Any, tmp_path: Path) -> None:
     tables_are_filled(page)
     page.locator(".legend button").first.click()
     assert "undefined" not in page.inner_text("main")
-    assert watched.complaints == []
-    watched.context.close()
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 def test_damaged_runs_are_drawn_or_named(browser: Any, tmp_path: Path) -> None:
@@ -750,17 +752,17 @@ def test_damaged_runs_are_drawn_or_named(browser: Any, tmp_path: Path) -> None:
     good = write_run(tmp_path / "good", method="fedprox()")
     bad = list(damaged_runs(tmp_path / "bad", each=False))[::4]
     write_report([good, *bad], tmp_path / "report.html")
-    watched = Watched(browser, (tmp_path / "report.html").as_uri())
-    assert "fedprox()" in watched.page.locator(".results").inner_text()
+    recorded = Watched(browser, (tmp_path / "report.html").as_uri())
+    assert "fedprox()" in recorded.page.locator(".results").inner_text()
     shown = (
-        watched.page.locator("#made").text_content()
-        + watched.page.locator("#missing").text_content()
+        recorded.page.locator("#made").text_content()
+        + recorded.page.locator("#missing").text_content()
     )
     assert [run for run in bad if str(run) not in shown] == []
-    problems = watched.page.locator("#missing h3:text('Could not be read') + ul li").count()
-    assert watched.page.inner_text("#about a") == f"{problems} problems"
-    assert watched.complaints == []
-    watched.context.close()
+    problems = recorded.page.locator("#missing h3:text('Could not be read') + ul li").count()
+    assert recorded.page.inner_text("#about a") == f"{problems} problems"
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 def test_bare_and_broken_runs_have_a_page(browser: Any, tmp_path: Path) -> None:
@@ -775,10 +777,10 @@ def test_bare_and_broken_runs_have_a_page(browser: Any, tmp_path: Path) -> None:
     saved = {"kind": "surface", "settings": {}, "result": grid}
     (runs[1] / "analysis" / "surface-0.json").write_text(json.dumps(saved))
     write_report(runs, tmp_path / "report.html")
-    watched = Watched(browser, (tmp_path / "report.html").as_uri())
-    assert "holds no evaluation yet" in watched.page.inner_text("#missing")
-    assert watched.complaints == []
-    watched.context.close()
+    recorded = Watched(browser, (tmp_path / "report.html").as_uri())
+    assert "holds no evaluation yet" in recorded.page.inner_text("#missing")
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 @pytest.mark.slow
@@ -828,8 +830,8 @@ def test_live_news_keep_what_the_reader_chose(browser: Any, tmp_path: Path) -> N
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        watched = Watched(browser, f"http://127.0.0.1:{server.server_port}/")
-        page = watched.page
+        recorded = Watched(browser, f"http://127.0.0.1:{server.server_port}/")
+        page = recorded.page
         page.locator(".results thead button").first.click()
         page.locator("canvas.surface").first.focus()
         page.keyboard.press("ArrowLeft")
@@ -839,12 +841,14 @@ def test_live_news_keep_what_the_reader_chose(browser: Any, tmp_path: Path) -> N
         assert page.evaluate("state.turn") == turned
         assert page.locator(".results thead th").first.get_attribute("aria-sort") == "ascending"
         assert page.inner_text("#news") == "live"
-        assert watched.complaints == []
-        assert {url.rpartition("/")[2] for url in watched.asked if not url.startswith("data:")} == {
+        assert recorded.complaints == []
+        assert {
+            url.rpartition("/")[2] for url in recorded.asked if not url.startswith("data:")
+        } == {
             "",
             "data.json",
         }
-        watched.context.close()
+        recorded.context.close()
     finally:
         server.shutdown()
         server.server_close()
@@ -856,32 +860,32 @@ def test_ticks_that_lie_close_are_distinguished(browser: Any, tmp_path: Path) ->
     rows = [{"round": t + 1, "norms": 15.31 + 0.02 * t} for t in range(5)]
     write_rows(run, "recorded", rows)
     write_report([run], tmp_path / "report.html")
-    watched = Watched(browser, (tmp_path / "report.html").as_uri())
-    ticks = watched.page.locator("#recorded svg.chart").first.locator(
+    recorded = Watched(browser, (tmp_path / "report.html").as_uri())
+    ticks = recorded.page.locator("#recorded svg.chart").first.locator(
         "text[text-anchor=end]:not(.title)"
     )
     texts = ticks.all_text_contents()
     assert len(texts) > 3
     assert len(set(texts)) == len(texts)
-    assert watched.complaints == []
-    watched.context.close()
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 def test_there_is_no_half_a_round(browser: Any, tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
     write_rows(run, "recorded", [{"round": t + 1, "norms": 15.0 + t} for t in range(5)])
     write_report([run], tmp_path / "report.html")
-    watched = Watched(
+    recorded = Watched(
         browser, (tmp_path / "report.html").as_uri(), viewport={"width": 1400, "height": 900}
     )
     below = (
-        watched.page.locator("#recorded svg.chart")
+        recorded.page.locator("#recorded svg.chart")
         .first.locator("text[text-anchor=middle]")
         .all_text_contents()
     )
     assert len(below) > 3
     assert len(set(below)) == len(below)
-    watched.context.close()
+    recorded.context.close()
 
 
 def test_models_of_a_plane_are_named_beside_it(browser: Any, tmp_path: Path) -> None:
@@ -898,10 +902,10 @@ def test_models_of_a_plane_are_named_beside_it(browser: Any, tmp_path: Path) -> 
     grid = {"x": axis, "y": axis, "loss": [[1.0, 2.0, 3000.0]] * 3, "error": [[0.5] * 3] * 3}
     write_analysis(run, "plane", {"models": names, "set": "test"}, {**grid, "points": marks})
     write_report([run], tmp_path / "report.html")
-    watched = Watched(
+    recorded = Watched(
         browser, (tmp_path / "report.html").as_uri(), viewport={"width": 390, "height": 844}
     )
-    page = watched.page
+    page = recorded.page
     frame = page.locator("#plane svg.chart").bounding_box()
     letters = page.locator("#plane svg.chart text.model")
     assert letters.all_text_contents() == ["A", "B", "C"]
@@ -910,8 +914,8 @@ def test_models_of_a_plane_are_named_beside_it(browser: Any, tmp_path: Path) -> 
     assert page.locator("#plane .marks li").all_inner_texts() == [
         f"{letter} {name}: 1.000" for letter, name in zip("ABC", names, strict=True)
     ]
-    assert watched.complaints == []
-    watched.context.close()
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 def test_pictures_of_each_method_side_by_side(
@@ -945,8 +949,8 @@ def test_pictures_of_each_method_side_by_side(
     assert page.locator("#pictures tbody small").all_inner_texts() == ["25.00 %"] * 2
     page.locator("#pictures .legend button").first.click()
     assert page.locator("#pictures thead th").all_inner_texts()[3:] == ["fedsam()"]
-    said = page.get_attribute("#styles svg[role=img]", "aria-label")
-    assert said == "The styles of 3 of 30 clients in the plane, in 2 clusters."
+    output = page.get_attribute("#styles svg[role=img]", "aria-label")
+    assert output == "The styles of 3 of 30 clients in the plane, in 2 clusters."
     assert page.locator("#styles svg image").count() == 2
     assert "95.00 % of how much they differ" in page.inner_text("#styles")
 

@@ -31,10 +31,10 @@ def two_sections(browser: Any, tmp_path: Path) -> Iterator[Any]:  # noqa: F811
         write_analyses(run)
         write_recorded(run)
     write_report(runs, tmp_path / "page.html")
-    watched = Watched(browser, (tmp_path / "page.html").as_uri())
-    yield watched.page
-    assert watched.complaints == []
-    watched.context.close()
+    recorded = Watched(browser, (tmp_path / "page.html").as_uri())
+    yield recorded.page
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 def test_each_data_set_has_a_table_and_curves(two_sections: Any) -> None:
@@ -83,29 +83,29 @@ def test_analyses_are_chosen_by_section(two_sections: Any) -> None:
 def test_each_table_has_the_target_of_its_study(browser: Any, tmp_path: Path) -> None:  # noqa: F811
     folders = [study(tmp_path / "a", 0.3), study(tmp_path / "b", 0.4, on="digits()")]
     write_report(folders, tmp_path / "page.html")
-    watched = Watched(browser, (tmp_path / "page.html").as_uri())
+    recorded = Watched(browser, (tmp_path / "page.html").as_uri())
     heads = [
         text.replace("\xa0", " ")
-        for text in watched.page.locator("#results thead").all_inner_texts()
+        for text in recorded.page.locator("#results thead").all_inner_texts()
     ]
     assert "Rounds to 30.00 %" in heads[0]
     assert "Rounds to 40.00 %" in heads[1]
-    watched.context.close()
+    recorded.context.close()
 
 
 def test_one_seed_is_reported_in_the_row_and_in_the_sentence(browser: Any, tmp_path: Path) -> None:  # noqa: F811
     runs = [write_run(tmp_path / method, method=method) for method in METHODS]
     write_report(runs, tmp_path / "page.html")
-    watched = Watched(browser, (tmp_path / "page.html").as_uri())
-    page = watched.page
-    said = "(1 seed: differences between methods may be due to chance)."
-    assert page.inner_text("#lead").endswith(said)
+    recorded = Watched(browser, (tmp_path / "page.html").as_uri())
+    page = recorded.page
+    output = "(1 seed: differences between methods may be due to chance)."
+    assert page.inner_text("#lead").endswith(output)
     assert page.locator(".results tbody small").all_inner_texts() == ["1 seed"] * 2
     assert "the last 4 rounds (1 seed)." in page.inner_text("#results")
     assert "No row is marked: with 1 seed, differences" in page.inner_text("#results")
     assert page.locator("#results tr.best").count() == 0
     assert "±" not in page.inner_text("#results table")
-    watched.context.close()
+    recorded.context.close()
 
 
 LOOK = """all => all.map((one) => { const line = one.querySelector("line"), mark = one.querySelector(".mark");
@@ -123,15 +123,15 @@ def test_colours_dashes_and_marks_do_not_repeat(browser: Any, tmp_path: Path, co
         for i in range(count)
     ]
     write_report(runs, tmp_path / "page.html")
-    watched = Watched(browser, (tmp_path / "page.html").as_uri())
-    page = watched.page
+    recorded = Watched(browser, (tmp_path / "page.html").as_uri())
+    page = recorded.page
     signs = page.locator("#results tbody .mark").evaluate_all(SIGN)
     looks = page.locator("#training .legend button").evaluate_all(LOOK)
     assert len(signs) == len(looks) == count
     assert len(set(signs)) == len(set(looks)) == min(count, 100)
     assert ("they repeat from row 101 on" in page.inner_text("#results")) == (count > 100)
-    assert watched.complaints == []
-    watched.context.close()
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 def test_a_plane_says_what_separates_basins(browser: Any, tmp_path: Path) -> None:  # noqa: F811
@@ -146,8 +146,8 @@ def test_a_plane_says_what_separates_basins(browser: Any, tmp_path: Path) -> Non
     grid = {"x": x, "y": y, "loss": bowl, "points": marks}
     write_analysis(run, "plane", {"models": ["a", "b"], "set": "test"}, grid)
     write_report([run], tmp_path / "page.html")
-    watched = Watched(browser, (tmp_path / "page.html").as_uri())
-    plane = watched.page.locator("#plane")
+    recorded = Watched(browser, (tmp_path / "page.html").as_uri())
+    plane = recorded.page.locator("#plane")
     assert "no contour" not in plane.inner_text()
     assert (
         "Two models lie in different basins if the loss rises on the way from one to the other"
@@ -174,8 +174,8 @@ def test_a_plane_says_what_separates_basins(browser: Any, tmp_path: Path) -> Non
         assert (
             frame["x"] - 1 <= box["x"] < box["x"] + box["width"] <= frame["x"] + frame["width"] + 12
         )
-    assert watched.complaints == []
-    watched.context.close()
+    assert recorded.complaints == []
+    recorded.context.close()
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_the_same_method_with_other_settings_is_another_line(tmp_path: Path) -> 
 
 def test_a_run_given_twice_is_reported(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / "a"), write_run(tmp_path / "b")]
-    assert any("repeats" in said for said in collect(runs)["problems"])
+    assert any("repeats" in output for output in collect(runs)["problems"])
     assert len(collect([runs[0], runs[0]])["runs"]) == 1
 
 
@@ -284,7 +284,7 @@ def test_damaged_measurements(tmp_path: Path) -> None:
     found = collect([cut, short, wrong, empty])
     assert [run["folder"] for run in found["runs"]] == [str(cut), str(empty)]
     assert found["runs"][0]["round"] == 9
-    assert [said.partition(" (")[2] for said in found["problems"][:2]] == [
+    assert [output.partition(" (")[2] for output in found["problems"][:2]] == [
         "it has 9 whole lines, and the run ended with 10). Put it back from a copy, or run it again in another folder. "
         "It is left out.",
         "line 11 is not the one that was written there). Put it back from a copy, or run it again in another folder. "
@@ -320,11 +320,11 @@ def test_damaged_watching(tmp_path: Path) -> None:
 
 def test_what_was_not_measured_is_reported(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / m, method=m) for m in ("fedavg()", "fedprox()")]
-    said = collect(runs)["missing"]
-    assert said[0].startswith(
+    output = collect(runs)["missing"]
+    assert output[0].startswith(
         "Not analysed: confusion matrices, eigenvalues and traces of the Hessian,"
     )
-    assert said[1].startswith("No metrics were recorded")
+    assert output[1].startswith("No metrics were recorded")
     write_analyses(runs[0])
     assert "No loss surfaces of fedprox()." in collect(runs)["missing"]
 
@@ -348,9 +348,9 @@ def test_the_table_takes_curvature_on_most_examples(tmp_path: Path) -> None:
     """Of two sets of settings that as many runs were analysed with."""
     run = write_run(tmp_path / "a")
     for examples, top in ((200, 9.0), (1000, 7.0), (50, 11.0)):
-        said = {"model": "server", "set": "test", "examples": examples, "of": 10_000, "seed": 0}
+        output = {"model": "server", "set": "test", "examples": examples, "of": 10_000, "seed": 0}
         write_analysis(
-            run, "curvature", said, {"lambda_1": top, "examples": examples, "of": 10_000}
+            run, "curvature", output, {"lambda_1": top, "examples": examples, "of": 10_000}
         )
     found = collect([run])
     assert (found["methods"][0]["lambda_1"], found["methods"][0]["lambda_1_spread"]) == (7.0, None)
@@ -360,10 +360,10 @@ def test_the_table_takes_curvature_on_most_examples(tmp_path: Path) -> None:
 def test_a_plane_through_several_runs_is_missed_by_none(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, method=name) for name in ("fedavg()", "fedprox()")]
     write_analyses(runs[0])
-    said = " ".join(collect(runs)["missing"])
-    assert "loss surfaces of fedprox()" in said
-    assert "planes" not in said
-    assert "losses between" not in said
+    output = " ".join(collect(runs)["missing"])
+    assert "loss surfaces of fedprox()" in output
+    assert "planes" not in output
+    assert "losses between" not in output
 
 
 def test_what_alpha_is_stands_at_the_top_of_the_page(tmp_path: Path) -> None:

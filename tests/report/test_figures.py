@@ -93,8 +93,8 @@ def test_nothing_to_draw(tmp_path: Path) -> None:
 
 def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    [said] = draw_figures(collect([write_run(tmp_path / "a")]), tmp_path / "figures")
-    assert "pip install 'fedflat[figures]'" in said
+    [output] = draw_figures(collect([write_run(tmp_path / "a")]), tmp_path / "figures")
+    assert "pip install 'fedflat[figures]'" in output
 
 
 def test_an_unknown_format(tmp_path: Path) -> None:

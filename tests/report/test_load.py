@@ -25,7 +25,7 @@ def test_whatever_is_wrong_with_one_run_the_others_are_shown(tmp_path: Path) -> 
         found = collect([good, run])
         shown = [one["folder"] for one in found["runs"]]
         assert str(good) in shown
-        assert str(run) in shown or any(str(run) in said for said in found["problems"]), run
+        assert str(run) in shown or any(str(run) in output for output in found["problems"]), run
         json.dumps(found, allow_nan=False)
     found = collect([*bad, good])
     shown = [one["folder"] for one in found["runs"]]
@@ -49,10 +49,10 @@ def test_an_unexpected_error_is_a_sentence(tmp_path: Path, monkeypatch: pytest.M
     )
     found = collect([bad, good])
     assert [one["folder"] for one in found["runs"]] == [str(good)]
-    [said] = found["problems"]
-    assert said.startswith(f"{bad} cannot be shown (RecursionError: xxx")
-    assert said.endswith("...). It is left out.")
-    assert len(said) < 300 + len(str(bad))
+    [output] = found["problems"]
+    assert output.startswith(f"{bad} cannot be shown (RecursionError: xxx")
+    assert output.endswith("...). It is left out.")
+    assert len(output) < 300 + len(str(bad))
 
 
 def test_a_damaged_study_leaves_the_others(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_named_pipes_and_folders_in_place_of_files_do_not_hang(tmp_path: Path) -
     found = collect([*bad, good])
     shown = [one["folder"] for one in found["runs"]]
     assert str(good) in shown
-    named = [run for run in bad if any(str(run) in said for said in found["problems"])]
+    named = [run for run in bad if any(str(run) in output for output in found["problems"])]
     assert {str(run) for run in bad} - set(shown) <= {str(run) for run in named}
     assert set(look(tmp_path)[0]) >= {good}
 

@@ -92,9 +92,9 @@ def test_what_is_missing_is_returned(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
     (run / "analysis").mkdir()
     (run / "analysis" / "surface-0.json").write_text("{")
-    said = write_report([run], tmp_path / "report.html")
-    assert "is damaged" in said[0]
-    assert said[1].startswith("Not analysed:")
+    output = write_report([run], tmp_path / "report.html")
+    assert "is damaged" in output[0]
+    assert output[1].startswith("Not analysed:")
 
 
 def test_an_unwritable_place_is_reported(tmp_path: Path) -> None:

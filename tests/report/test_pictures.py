@@ -50,14 +50,14 @@ def test_what_methods_share_is_in_the_page_once(runs: list[Path]) -> None:
 
 def test_what_is_missing_goes_by_what_runs_are_judged_by(tmp_path: Path, runs: list[Path]) -> None:
     """Masks have pictures, numbers have no classes, and corruptions are of the score itself."""
-    said = collect(runs)["missing"][0]
-    assert said.startswith("Not analysed: confusion matrices, eigenvalues")
-    assert "scores on corrupted images" in said
+    output = collect(runs)["missing"][0]
+    assert output.startswith("Not analysed: confusion matrices, eigenvalues")
+    assert "scores on corrupted images" in output
     other = write_judged(tmp_path / "rmse", RMSE, [1.0, 0.9])
-    said = collect([other])["missing"][0]
-    assert said.startswith("Not analysed: eigenvalues")
-    assert "scores on corrupted images" in said
-    assert "accura" not in said
+    output = collect([other])["missing"][0]
+    assert output.startswith("Not analysed: eigenvalues")
+    assert "scores on corrupted images" in output
+    assert "accura" not in output
     assert "scores on corrupted images" in collect([write_run(tmp_path / "run")])["missing"][0]
     write_judged(tmp_path / "more", MIOU, [0.1, 0.2], method="fedprox()")
     assert "No pictures of masks of fedprox()." in collect([*runs, tmp_path / "more"])["missing"]
@@ -101,4 +101,4 @@ def test_what_is_no_picture_is_left_out_and_reported(
     path = write_analysis(run, kind, {"model": "server"}, result)
     found = collect([run])
     assert found[kind] == []
-    assert [said for said in found["problems"] if str(path) in said and "damaged" in said]
+    assert [output for output in found["problems"] if str(path) in output and "damaged" in output]

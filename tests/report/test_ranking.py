@@ -72,9 +72,9 @@ def test_seeds_without_spread() -> None:
 
 
 def test_many_names_are_counted() -> None:
-    said = lead([ranked(name, 0.5, 0.6) for name in "abcdefg"])
+    output = lead([ranked(name, 0.5, 0.6) for name in "abcdefg"])
     assert (
-        said
+        output
         == "a has the highest accuracy, 55.00 ± 7.07 % (2 seeds), but within noise of b, c, d and 3 others."
     )
 

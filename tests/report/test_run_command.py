@@ -73,8 +73,8 @@ def test_the_command_repeats_the_run(
 def test_what_a_method_brings_goes_without_saying(method: str, brought: str) -> None:
     settings = {"rounds": 2, "model": "logistic()"}
     alone, starred = (
-        ff.experiment(said, "digits(clients=20)", **settings).as_json()
-        for said in (method, "fedavg")
+        ff.experiment(output, "digits(clients=20)", **settings).as_json()
+        for output in (method, "fedavg")
     )
     assert not re.search(brought, typed_again(alone, {}))
     assert re.search(brought, typed_again({**alone, "method": "fedavg()"}, {}))
@@ -108,7 +108,7 @@ def test_seeds_do_not_set_runs_apart() -> None:
 
 
 def test_a_task_is_reported_where_the_data_are_for_another() -> None:
-    for on, task, said in [
+    for on, task, output in [
         ("street(clients=4)", "segmentation()", False),
         ("street(clients=4)", "classification()", True),
         ("digits()", "classification()", False),
@@ -124,4 +124,4 @@ def test_a_task_is_reported_where_the_data_are_for_another() -> None:
             },
             {},
         )
-        assert (f"--task '{task}'" in words) == said, words
+        assert (f"--task '{task}'" in words) == output, words

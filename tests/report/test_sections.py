@@ -123,9 +123,9 @@ def test_what_is_missing_is_reported_of_each_section(tmp_path: Path) -> None:
         for m in METHODS
     ]
     write_analyses(runs[0])
-    said = collect(runs)["missing"]
-    assert "No loss surfaces of fedprox() on digits(lda(0)), classification()." in said
-    assert "No loss surfaces on digits(), classification()." in said
+    output = collect(runs)["missing"]
+    assert "No loss surfaces of fedprox() on digits(lda(0)), classification()." in output
+    assert "No loss surfaces on digits(), classification()." in output
 
 
 def study(folder: Path, target: float | None, **more: Any) -> Path:

@@ -207,8 +207,8 @@ class Mute(Piece):
 )
 def test_too_few_replies_that_can_be_used(aggregator: Method, least: int) -> None:
     """Five are asked and three come: Krum took the first of them, and the mean of none was NaN."""
-    said = rf"round 0: .* needs at least {least} replies, but only 3 came that could be used"
-    with pytest.raises(FedflatError, match=said):
+    output = rf"round 0: .* needs at least {least} replies, but only 3 came that could be used"
+    with pytest.raises(FedflatError, match=output):
         run(aggregator + Method(client=(Mute(),), text="mute()"), lying=False, on_bad="skip")
 
 

@@ -74,8 +74,8 @@ def stored_value(saved: dict[str, Any], one: Setting) -> Any:
 def test_python_the_file_and_the_printed_command_know_every_setting(one: Setting) -> None:
     """Said in Python it stands in run.json; the command made from there, typed, says the same
     again."""
-    said = {"on": "digits()", "model": "mlp()", "rounds": 12, one.name: SAID[one.name]}
-    saved = ff.experiment("fedavg", **said).as_json()
+    output = {"on": "digits()", "model": "mlp()", "rounds": 12, one.name: SAID[one.name]}
+    saved = ff.experiment("fedavg", **output).as_json()
     assert stored_value(saved, one) == SAID[one.name]
     check(json.loads(json.dumps(saved)), EXPERIMENT)
     words = shlex.split(command(ExperimentTexts.from_json(saved), {}))
@@ -119,8 +119,8 @@ def test_a_wrong_name_is_answered_with_the_nearest(call: Any) -> None:
 
 
 def test_every_schedule_may_be_a_text_in_python() -> None:
-    said: dict[str, Any] = {"weight_decay": "decay(0.1, 0.5)", "clip": "cosine(2, 1, 3)"}
-    exp = ff.experiment("fedavg", "digits()", rounds=3, model="mlp", **said)
+    output: dict[str, Any] = {"weight_decay": "decay(0.1, 0.5)", "clip": "cosine(2, 1, 3)"}
+    exp = ff.experiment("fedavg", "digits()", rounds=3, model="mlp", **output)
     assert (exp.local.weight_decay, exp.local.clip) == (ff.decay(0.1, 0.5), ff.cosine(2, 1, 3))
 
 

@@ -102,7 +102,7 @@ def test_a_trace_by_rounds(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ('{"0": [[0, 1]]}', "no entry for 2 of the 3 clients: 1, 2"),
         ('{"0": [[1, 0]]}', r"pairs \[start, end\] in increasing order"),
@@ -114,10 +114,10 @@ def test_a_trace_by_rounds(file: Path) -> None:
         ("{", "not JSON"),
     ],
 )
-def test_a_wrong_trace_is_refused(tmp_path: Path, content: str, said: str) -> None:
+def test_a_wrong_trace_is_refused(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "wrong.json"
     path.write_text(content)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         trace(str(path)).check(3)
 
 

@@ -34,8 +34,8 @@ def test_against_sets_of_pixels() -> None:
     counted = (labels != 255).flatten()
     for c in range(5):
         truth = {i for i, y in enumerate(labels.flatten()) if y == c}
-        said = {i for i, y in enumerate(predicted.flatten()) if y == c and counted[i]}
-        assert float(found[c]) == pytest.approx(len(truth & said) / (len(truth | said) + 1e-6))
+        output = {i for i, y in enumerate(predicted.flatten()) if y == c and counted[i]}
+        assert float(found[c]) == pytest.approx(len(truth & output) / (len(truth | output) + 1e-6))
 
 
 def test_the_labels_themselves_and_nothing_at_all() -> None:

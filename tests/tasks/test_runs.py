@@ -53,9 +53,9 @@ class Bigrams(torch.nn.Module):
 @pytest.mark.parametrize("name", CASES)
 def test_a_stack_of_clients_learns_what_single_ones_do(name: str) -> None:
     on, model = CASES[name]
-    said = {"on": on, "model": Bigrams if name == "next_character" else model, **RUN}
+    output = {"on": on, "model": Bigrams if name == "next_character" else model, **RUN}
     one, many = (
-        ff.run("fedavg + sam(0.01)", executor=config, **said)
+        ff.run("fedavg + sam(0.01)", executor=config, **output)
         for config in ("in-process", "stacked")
     )
     torch.testing.assert_close(many.model.params, one.model.params, rtol=1e-9, atol=1e-10)
@@ -125,11 +125,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("said", "why"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("message", "why"), REFUSED.values(), ids=REFUSED)
 def test_what_a_task_cannot_do_is_refused_in_a_sentence(
-    said: tuple[str, str, str | None], why: str
+    message: tuple[str, str, str | None], why: str
 ) -> None:
-    method, on, task = said
+    method, on, task = message
     model = (
         "stochastic(mlp([4]))"
         if method == "fedcr"

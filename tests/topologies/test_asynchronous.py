@@ -112,14 +112,14 @@ def schedule_of(topology: str, population: ClientPopulation, rounds: int) -> dic
     [("durations='equal'", EXECUTORS[0]), (DRAWN, EXECUTORS[1])],
     ids=["equal", "drawn"],
 )
-@pytest.mark.parametrize("said", WEIGHTS)
-def test_the_twin_of_fedbuff(said: str, durations: str, executor: Executor) -> None:
+@pytest.mark.parametrize("spec", WEIGHTS)
+def test_the_twin_of_fedbuff(spec: str, durations: str, executor: Executor) -> None:
     """One client at a time, and in stacks."""
     problem, plan = setting()
-    topology = f"asynchronous(buffer=3, {durations}, {said})"
+    topology = f"asynchronous(buffer=3, {durations}, {spec})"
     run_folder, population = observed(topology, problem, plan, executor)
     more = schedule_of(topology, population, plan.rounds)
-    twin = fedbuff.run(problem, plan, **more, concurrency=4, K=3, s=WEIGHTS[said])
+    twin = fedbuff.run(problem, plan, **more, concurrency=4, K=3, s=WEIGHTS[spec])
     np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
     late = [
         [t - v for v in one.since.values()]
@@ -143,10 +143,10 @@ def test_the_twin_of_fedbuff_with_clients_that_count_alike() -> None:
 
 
 @pytest.mark.parametrize("durations", ["durations='equal'", DRAWN], ids=["equal", "drawn"])
-@pytest.mark.parametrize("said", WEIGHTS)
-def test_the_twin_of_fedasync(said: str, durations: str) -> None:
+@pytest.mark.parametrize("spec", WEIGHTS)
+def test_the_twin_of_fedasync(spec: str, durations: str) -> None:
     problem, plan = setting(20)
-    topology = f"asynchronous(mixing=0.6, {durations}, {said})"
+    topology = f"asynchronous(mixing=0.6, {durations}, {spec})"
     run_folder, population = observed(topology, problem, plan, EXECUTORS[0])
     twin = fedasync.run(
         problem,
@@ -154,7 +154,7 @@ def test_the_twin_of_fedasync(said: str, durations: str) -> None:
         **schedule_of(topology, population, 20),
         concurrency=4,
         alpha=lambda t: 0.6,
-        s=WEIGHTS[said],
+        s=WEIGHTS[spec],
     )
     np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
     assert max(twin.stale) > 2

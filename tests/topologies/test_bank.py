@@ -52,13 +52,13 @@ def visits(problem: Problem, plan: Plan, topology: str) -> list[list[list[int]]]
 
 @pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["alone", "stacked"])
 @pytest.mark.parametrize(
-    ("said", "R"), [("2", 2), ("5", 5), ("'superclients'", 4), ("'chains'", 2), ("'never'", None)]
+    ("spec", "R"), [("2", 2), ("5", 5), ("'superclients'", 4), ("'chains'", 2), ("'never'", None)]
 )
-def test_the_twin(said: str, R: int | None, executor: Executor) -> None:
+def test_the_twin(spec: str, R: int | None, executor: Executor) -> None:
     """Models and what is evaluated between meetings, whose weights are the examples seen since the
     last."""
     problem, plan = setting(3, [[0, 1], [2, 3], [1, 0], [3, 2], [0, 3], [2, 0], [3, 1]])
-    topology = f"bank({SAID}, R={said})"
+    topology = f"bank({SAID}, R={spec})"
     chains = visits(problem, plan, topology)
     for each, cohort in zip(chains, plan.cohorts, strict=True):
         assert [sorted(chain) for chain in each] == [GROUPS[i] for i in cohort]

@@ -39,8 +39,14 @@ TABLE = {
 
 
 def result(method: str, **more: Any) -> Result:
-    said = {"rounds": ROUNDS, "clients_per_round": C, "model": "logistic", "eval_every": 1, **more}
-    exp = ff.experiment(method, f"digits(iid(), clients={K})", **said)
+    output = {
+        "rounds": ROUNDS,
+        "clients_per_round": C,
+        "model": "logistic",
+        "eval_every": 1,
+        **more,
+    }
+    exp = ff.experiment(method, f"digits(iid(), clients={K})", **output)
     return train(exp)
 
 

@@ -51,8 +51,8 @@ def test_several_passes_are_the_twin_s(topology: str) -> None:
     exp = on_quadratics(
         parse("fedavg", "method"), problem, plan, topology=parse(topology, "topology")
     )
-    visits = [[list(chain) for chain in each] for each in selected(exp)]
-    twin = chains.run(problem, plan, visits)
+    requests = [[list(chain) for chain in each] for each in selected(exp)]
+    twin = chains.run(problem, plan, requests)
     for executor in (InProcess(threads=1), Stacked()):
         found = replay("fedavg", problem, plan, topology, executor=executor).params()
         np.testing.assert_allclose(found, twin.server, rtol=1e-10, atol=1e-10)
@@ -116,7 +116,7 @@ def test_every_visit_has_its_own_batches(method: str) -> None:
 
 def test_a_visit_s_number_changes_every_draw_and_none_is_today_s() -> None:
     local = experiment().local
-    first, again = ([b.tolist() for b in local.batches(3, 5, 1, 12, visit)] for visit in (0, 1))
+    first, again = ([b.tolist() for b in local.batches(3, 5, 1, 12, request)] for request in (0, 1))
     assert first == [b.tolist() for b in local.batches(3, 5, 1, 12)] != again
 
 
@@ -127,9 +127,9 @@ GROWTHS = [("linear", 0.5, 2), ("logarithmic", 1.2, 3), ("exponential", 0.3, 2)]
 def test_superclients_grow_as_the_paper_says(kind: str, a: float, b: int) -> None:
     """n(t) groups of sizes that differ by one at most, and max(1, floor(C n(t))) of them in each
     round."""
-    said = f"fedseq2par(growth={kind}({a}, b={b}))"
+    output = f"fedseq2par(growth={kind}({a}, b={b}))"
     exp = ff.experiment(
-        said, "digits(iid(), clients=20)", rounds=12, model="logistic", clients_per_round=10
+        output, "digits(iid(), clients=20)", rounds=12, model="logistic", clients_per_round=10
     )
     setup = prepare(exp)
     topology: Any = exp.topology
@@ -148,8 +148,8 @@ def test_superclients_grow_as_the_paper_says(kind: str, a: float, b: int) -> Non
     assert (
         len(set(seen)) == len({len(groups) for groups in seen}) > 2
     )  # the same until there are more
-    visits = sum(len(chain) for t in range(12) for chain in setup.server.select(t)["server"])
-    assert topology.expected_clients(setup.server.population) == pytest.approx(visits, rel=0.1)
+    requests = sum(len(chain) for t in range(12) for chain in setup.server.select(t)["server"])
+    assert topology.expected_clients(setup.server.population) == pytest.approx(requests, rel=0.1)
 
 
 def test_groups_are_put_together_anew() -> None:
@@ -166,25 +166,25 @@ def test_groups_are_put_together_anew() -> None:
         assert all(len({home[client] for client in group}) > 1 for group in after)
 
 
-@pytest.mark.parametrize("said", [GROWING, "fedseq2par(growth=exponential(0.4, b=2), passes=2)"])
-def test_fedseq2par_is_the_twin(said: str) -> None:
+@pytest.mark.parametrize("spec", [GROWING, "fedseq2par(growth=exponential(0.4, b=2), passes=2)"])
+def test_fedseq2par_is_the_twin(spec: str) -> None:
     problem = random_problem(6, clients=7)
     plan = replace(random_plan(7, problem, rounds=6, cohort=7), cohorts=[[0, 1], [1]] * 3)
-    exp = on_quadratics(parse(f"fedavg + {said}", "method"), problem, plan)
-    visits = [[list(chain) for chain in each] for each in selected(exp)]
-    assert len({len(chain) for each in visits for chain in each}) > 1
-    twin = chains.run(problem, plan, visits)
+    exp = on_quadratics(parse(f"fedavg + {spec}", "method"), problem, plan)
+    requests = [[list(chain) for chain in each] for each in selected(exp)]
+    assert len({len(chain) for each in requests for chain in each}) > 1
+    twin = chains.run(problem, plan, requests)
     np.testing.assert_allclose(
-        replay(said, problem, plan, None).params(), twin.server, rtol=1e-10, atol=1e-10
+        replay(spec, problem, plan, None).params(), twin.server, rtol=1e-10, atol=1e-10
     )
 
 
 @pytest.mark.parametrize(
-    "said", ["fedseq(2, passes=2) + sam(0.1)", GROWING + " + fedavgm() + wima(2)"]
+    "spec", ["fedseq(2, passes=2) + sam(0.1)", GROWING + " + fedavgm() + wima(2)"]
 )
-def test_stopped_and_gone_on_with(said: str, tmp_path: Path) -> None:
+def test_stopped_and_gone_on_with(spec: str, tmp_path: Path) -> None:
     """At every round of the run, so also just before and after clients are put together anew."""
-    exp = experiment(said, sampler=ClientSampler(clients=3))
+    exp = experiment(spec, sampler=ClientSampler(clients=3))
     begin(exp, tmp_path / "whole")
     for stop in range(1, 6):
         part = tmp_path / f"part{stop}"

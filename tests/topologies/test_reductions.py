@@ -63,12 +63,12 @@ def test_a_chain_of_one_client_each_is_the_star(
 def test_fedseq_with_chains_of_one_is_fedavg() -> None:
     """In a word each, whoever is drawn."""
     alone = train(experiment("fedavg + sam(0.1)"), executor=InProcess(threads=1))
-    for said in (f"fedseq({SINGLE})", "fedseq(random(d_min=1, k_max=1))"):
-        found = train(experiment(f"{said} + sam(0.1)"), executor=InProcess(threads=1))
+    for output in (f"fedseq({SINGLE})", "fedseq(random(d_min=1, k_max=1))"):
+        found = train(experiment(f"{output} + sam(0.1)"), executor=InProcess(threads=1))
         assert [row["models_s2c"] for row in found.rows] == [
             row["models_s2c"] for row in alone.rows
         ]
-        if said == f"fedseq({SINGLE})":
+        if output == f"fedseq({SINGLE})":
             same(found, alone)
 
 

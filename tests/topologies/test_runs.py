@@ -167,7 +167,7 @@ def test_a_client_that_is_missing_ends_its_chain() -> None:
     who was missing."""
     rng = torch.Generator().manual_seed(0)
     data = [(torch.randn(6, 4, generator=rng), torch.arange(6) % 3) for _ in range(6)]
-    heard: list[int] = []
+    received: list[int] = []
 
     class Absent:
         def __init__(self, pool: Any) -> None:
@@ -175,7 +175,7 @@ def test_a_client_that_is_missing_ends_its_chain() -> None:
 
         def run(self, requests: Any) -> Any:
             for request in requests:
-                heard.append(request.client)
+                received.append(request.client)
                 if request.client == 1:
                     yield ClientFailure(1, request.id, "crashed")
                 else:
@@ -197,7 +197,7 @@ def test_a_client_that_is_missing_ends_its_chain() -> None:
         )
 
     found = run([0, 1, 2, 3, 4, 5], 2, Away(threads=1), min_replies=1)
-    assert heard == [0, 3, 1, 4, 5]
+    assert received == [0, 3, 1, 4, 5]
     assert torch.equal(found.model.params, run([3, 4, 5], 1, InProcess(threads=1)).model.params)
     assert found.ledger.missing == 1
 
@@ -328,7 +328,7 @@ def test_a_topology_of_ones_own_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "my_ring.py").write_text(PLUGIN)
     common = ["--on", "digits(clients=4)", "--model", "logistic", "--rounds", "2", "--quiet"]
     common += ["--clients-per-round", "1"]
-    said = ["--plugin", str(tmp_path / "my_ring.py"), "--topology", "ring(backwards=True)"]
+    output = ["--plugin", str(tmp_path / "my_ring.py"), "--topology", "ring(backwards=True)"]
 
     def fedflat(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -339,14 +339,14 @@ def test_a_topology_of_ones_own_on_the_command_line(tmp_path: Path) -> None:
     for folder, config in zip(
         folders, (["--threads", "1"], ["--workers", "2", "--executor", "workers"]), strict=True
     ):
-        done = fedflat("run", "fedsam(0.05)", *common, *said, *config, "--out", str(folder))
+        done = fedflat("run", "fedsam(0.05)", *common, *output, *config, "--out", str(folder))
         assert done.returncode == 0, done.stderr
     assert final(folders[0]) == final(folders[1])
     assert rows(folders[0])[-1]["c2c"] == 3 * rows(folders[0])[-1]["down"]
     record = json.loads((folders[0] / "run.json").read_text())
     assert record["experiment"]["topology"] == "ring(backwards=True)"
     assert record["experiment"]["plugins"][0]["names"] == ["ring"]
-    refused = fedflat("run", "scaffold", *common, *said)
+    refused = fedflat("run", "scaffold", *common, *output)
     assert refused.returncode == 2
     assert "scaffold() cannot be used with ring(backwards=True)" in " ".join(refused.stderr.split())
 

@@ -188,8 +188,8 @@ def world(
     """Eight clients in dark, grey and bright streets; the test images are like those of every
     second client, or have the greys ``seen``."""
     pairs = streets(*greys)
-    judged = streets(*seen) if seen else pairs[::2]
-    tests = torch.cat([x for x, _ in judged]), torch.cat([y for _, y in judged])
+    headline = streets(*seen) if seen else pairs[::2]
+    tests = torch.cat([x for x, _ in headline]), torch.cat([y for _, y in headline])
     return ff.experiment(
         method,
         clients_of(pairs, test=tests, classes=2),

@@ -61,14 +61,14 @@ def test_superclients_are_visited_in_an_order_drawn_in_every_round() -> None:
     same."""
     problem, plan = setting(4)
     plan = replace(plan, cohorts=[[0, 2], [1, 2], [0], [2, 1], [0, 1, 2]])
-    heard: list[list[list[int]]] = []
+    received: list[list[list[int]]] = []
     for t, cohort in enumerate(plan.cohorts):
-        heard.append([])
+        received.append([])
         for i in cohort:
-            heard[t].append(order_of(problem, plan, t, i))
-            assert sorted(heard[t][-1]) == GROUPS[i]
-    assert len({tuple(chain) for each in heard for chain in each if len(chain) == 3}) > 1
-    twin = chains.run(problem, plan, heard)
+            received[t].append(order_of(problem, plan, t, i))
+            assert sorted(received[t][-1]) == GROUPS[i]
+    assert len({tuple(chain) for each in received for chain in each if len(chain) == 3}) > 1
+    twin = chains.run(problem, plan, received)
     same(replay("fedavg", problem, plan, f"chains(groups={SAID})").params(), twin.server)
 
 
@@ -134,22 +134,22 @@ def close(actual: np.ndarray, expected: Any) -> None:
     np.testing.assert_allclose(actual, np.asarray(expected), rtol=0, atol=5e-9)
 
 
-def on_q(said: str) -> Spy:
+def on_q(spec: str) -> Spy:
     """By a topology, or by a method that brings it."""
     problem, plan = toy_q("full")
-    if said.startswith(("fed", "hfl")):
-        return replay(said, problem, plan, None)
-    return replay("fedavg", problem, plan, said)
+    if spec.startswith(("fed", "hfl")):
+        return replay(spec, problem, plan, None)
+    return replay("fedavg", problem, plan, spec)
 
 
-@pytest.mark.parametrize("said", ["chains(cut=1)", "fedcyclic()", "fedcyclic() + server_sgd(lr=1)"])
-def test_one_superclient_on_q(said: str) -> None:
+@pytest.mark.parametrize("spec", ["chains(cut=1)", "fedcyclic()", "fedcyclic() + server_sgd(lr=1)"])
+def test_one_superclient_on_q(spec: str) -> None:
     """Client 1, then client 2."""
-    close(on_q(said).params(), [(1.8468, 1.1548), (1.24898112, 0.90833968)])
+    close(on_q(spec).params(), [(1.8468, 1.1548), (1.24898112, 0.90833968)])
 
 
-@pytest.mark.parametrize("said", ["hierarchy(ALONE, every=2)", "hfl(ALONE, T_c=2)"])
-def test_two_clusters_that_meet_on_q(said: str) -> None:
-    run_folder = on_q(said.replace("ALONE", "given_groups([[0], [1]])"))
+@pytest.mark.parametrize("spec", ["hierarchy(ALONE, every=2)", "hfl(ALONE, T_c=2)"])
+def test_two_clusters_that_meet_on_q(spec: str) -> None:
+    run_folder = on_q(spec.replace("ALONE", "given_groups([[0], [1]])"))
     for slot in ("cluster0", "cluster1"):
         close(run_folder.params(slot)[-1], (1.89375, 1.04895))

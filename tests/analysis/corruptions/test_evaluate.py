@@ -118,7 +118,7 @@ def test_stopped_and_taken_up_again() -> None:
     messages: list[tuple[int, int, str]] = []
     whole = dict(
         evaluate_corruptions(
-            learner, model, data, kinds=kinds, on_progress=lambda *said: messages.append(said)
+            learner, model, data, kinds=kinds, on_progress=lambda *message: messages.append(message)
         )
     )
     assert list(whole) == ["clean", *kinds]

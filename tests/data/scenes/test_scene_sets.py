@@ -339,7 +339,7 @@ def test_scenes_are_examples(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("cityscapes(split='by_city')", "cityscapes: split must be 'heterogeneous' or 'uniform'"),
         (
@@ -358,8 +358,8 @@ def test_scenes_are_examples(root: Path) -> None:
         ("mapillary(split='gps')", "mapillary: split must be 'places' or 'uniform'"),
     ],
 )
-def test_settings(text: str, said: str) -> None:
-    with pytest.raises(SettingError, match=said):
+def test_settings(text: str, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
         parse(text, "data set")
 
 

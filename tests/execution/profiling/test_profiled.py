@@ -88,8 +88,8 @@ def test_only_the_profile_is_added(done: Done) -> None:
 @pytest.mark.slow  # needs a quiet machine: looks that come late tell a stack too much or too little
 def test_a_model_that_sleeps_is_most_of_it(done: Done) -> None:
     there = done.profile.worker_categories if done.profile.workers else done.profile.categories
-    visits = {category: seconds for category, seconds in there.items() if category != "waiting"}
-    assert shares(visits)["local gradient"] > 0.5
+    requests = {category: seconds for category, seconds in there.items() if category != "waiting"}
+    assert shares(requests)["local gradient"] > 0.5
     assert shares(done.profile.categories)["other"] < 0.2
 
 
@@ -208,11 +208,11 @@ def test_without_a_folder_it_is_printed(capsys: pytest.CaptureFixture[str]) -> N
     results = compare(
         ["fedavg", "fedsam"], on=data(), rounds=1, clients_per_round=2, threads=1, profile=True
     )
-    told = capsys.readouterr()
+    messages = capsys.readouterr()
     assert len(results) == 2
-    assert told.err.count("Where the time of 1 round went") == 2
-    assert "speedscope" not in told.err
-    assert told.out == ""
+    assert messages.err.count("Where the time of 1 round went") == 2
+    assert "speedscope" not in messages.err
+    assert messages.out == ""
 
 
 def test_typed(
@@ -246,12 +246,12 @@ def test_typed(
         )
         == 0
     )
-    said, told = capsys.readouterr()
-    assert "category" not in said
+    output, messages = capsys.readouterr()
+    assert "category" not in output
     folders = ["here/01-fedavg/seed-0", "here/02-fedsam-rho=0.1/seed-0"]
-    assert told.count("Where the time of 3 rounds went") == 2
+    assert messages.count("Where the time of 3 rounds went") == 2
     for folder in folders:
-        assert f"All samples: {folder}/profile.speedscope.json." in told
+        assert f"All samples: {folder}/profile.speedscope.json." in messages
         assert {path.name for path in Path(folder).iterdir()} >= FILES
     assert main(["run", "fedavg", *quick, "--rounds", "2", "--out", "plain", "--quiet"]) == 0
     assert not {path.name for path in Path("plain").iterdir()} & FILES

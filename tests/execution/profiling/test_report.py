@@ -35,8 +35,8 @@ WORKERS = (
 
 
 def test_one_process() -> None:
-    said = text(Profile(HERE, rounds=4, folder=Path("runs/x")))
-    assert said.splitlines() == [
+    output = text(Profile(HERE, rounds=4, folder=Path("runs/x")))
+    assert output.splitlines() == [
         "Where the time of 4 rounds went, 6.0 s:",
         "",
         "category        seconds  share %  s a round",
@@ -71,9 +71,9 @@ def test_workers_have_columns_of_their_own() -> None:
 
 
 def test_nothing_was_seen() -> None:
-    said = text(Profile(Samples({}, 0.0)))
-    assert "Where the time of 0 rounds went" in said
-    assert "0 samples were taken: it was over too soon. Profile a longer run." in said
+    output = text(Profile(Samples({}, 0.0)))
+    assert "Where the time of 0 rounds went" in output
+    assert "0 samples were taken: it was over too soon. Profile a longer run." in output
 
 
 def test_no_round_was_done() -> None:

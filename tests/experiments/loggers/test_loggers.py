@@ -31,16 +31,16 @@ class Listener(Logger):
     folder = "listener"
 
     def __init__(self) -> None:
-        self.heard: list[tuple[Any, ...]] = []
+        self.received: list[tuple[Any, ...]] = []
 
     def begin(self, folder: Path, record: RunRecord, done: int) -> None:
-        self.heard.append(("begin", record.experiment.method, done))
+        self.received.append(("begin", record.experiment.method, done))
 
     def row(self, round: int, numbers: Mapping[str, float]) -> None:
-        self.heard.append(("row", round, numbers))
+        self.received.append(("row", round, numbers))
 
     def end(self, status: str) -> None:
-        self.heard.append(("end", status))
+        self.received.append(("end", status))
 
 
 class Failing(Listener):
@@ -70,10 +70,10 @@ def follow(
     *,
     again: bool = False,
     stop: int | None = None,
-    said: list[str] | None = None,
+    messages: list[str] | None = None,
 ) -> None:
     exp = experiment("fedgloss(rho_s=0.05, rho_l=0.05)")
-    print_line = (said if said is not None else []).append
+    print_line = (messages if messages is not None else []).append
     made = (
         DiskRunFolder.open(folder, print_line=print_line)
         if again
@@ -85,7 +85,7 @@ def follow(
 
 def test_what_callbacks_receive(tmp_path: Path, callback: Listener) -> None:
     follow(tmp_path / "run", callback)
-    first, *between, last = callback.heard
+    first, *between, last = callback.received
     assert first == ("begin", "fedgloss(rho_s=0.05, rho_l=0.05)", 0)
     assert last == ("end", "done")
     assert between == [("row", row["round"], numbers(row)) for row in rows(tmp_path / "run")]
@@ -103,32 +103,32 @@ def test_recorded_values_reach_callbacks(tmp_path: Path, callback: Listener) -> 
             executor=InProcess(threads=1),
             callbacks=recording_callback("norms,classes"),
         )
-    heard = [told for _, round, told in callback.heard[1:-1] if round == 6]
-    assert set(heard[0]) == {"norms", "classes/0", "classes/1", "classes/2"}
-    assert "accuracy" in heard[1]
+    received = [messages for _, round, messages in callback.received[1:-1] if round == 6]
+    assert set(received[0]) == {"norms", "classes/0", "classes/1", "classes/2"}
+    assert "accuracy" in received[1]
     assert len((tmp_path / "run" / "recorded.jsonl").read_text().splitlines()) == 6
 
 
 def test_stopped_and_going_on(tmp_path: Path, callback: Listener) -> None:
     with pytest.raises(KeyboardInterrupt):
         follow(tmp_path / "run", callback, stop=4)
-    assert callback.heard[-1] == ("end", "stopped")
-    callback.heard.clear()
+    assert callback.received[-1] == ("end", "stopped")
+    callback.received.clear()
     follow(tmp_path / "run", callback, again=True)
-    assert callback.heard[0] == ("begin", "fedgloss(rho_s=0.05, rho_l=0.05)", 4)
-    assert [heard[1] for heard in callback.heard if heard[0] == "row"] == [5, 6]
-    assert callback.heard[-1] == ("end", "done")
+    assert callback.received[0] == ("begin", "fedgloss(rho_s=0.05, rho_l=0.05)", 4)
+    assert [received[1] for received in callback.received if received[0] == "row"] == [5, 6]
+    assert callback.received[-1] == ("end", "done")
 
 
 def test_one_that_fails_is_dropped_and_the_run_continues(tmp_path: Path) -> None:
-    failing, said = Failing(), []
-    follow(tmp_path / "run", failing, said=said)
-    assert [heard[1] for heard in failing.heard if heard[0] == "row"] == [1, 2, 3]
-    assert ("end", "done") not in failing.heard
-    assert len(said) == 1
+    failing, output = Failing(), []
+    follow(tmp_path / "run", failing, messages=output)
+    assert [received[1] for received in failing.received if received[0] == "row"] == [1, 2, 3]
+    assert ("end", "done") not in failing.received
+    assert len(output) == 1
     assert (
         "the logger Failing failed (OSError: no space left) and is not used any more. The run continues"
-        in said[0]
+        in output[0]
     )
     begin(experiment("fedgloss(rho_s=0.05, rho_l=0.05)"), tmp_path / "alone")
     assert final(tmp_path / "run") == final(tmp_path / "alone")
@@ -137,7 +137,7 @@ def test_one_that_fails_is_dropped_and_the_run_continues(tmp_path: Path) -> None
 
 def test_one_that_cannot_begin(tmp_path: Path) -> None:
     messages: list[str] = []
-    follow(tmp_path / "run", Unopened(), said=messages)
+    follow(tmp_path / "run", Unopened(), messages=messages)
     assert len(messages) == 1
     assert len(rows(tmp_path / "run")) == 6
 
@@ -212,7 +212,7 @@ def test_a_library_that_is_gone_when_going_on(
     with pytest.raises(SettingError, match="mlflow needs"):
         resume(tmp_path / "run")
     assert [result.status for result in resume(tmp_path / "run", logger="none")] == ["done"]
-    assert callback.heard[-1] == ("end", "stopped")
+    assert callback.received[-1] == ("end", "stopped")
 
 
 def test_without_loggers_or_folder_the_book_is_the_book() -> None:

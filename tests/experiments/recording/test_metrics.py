@@ -198,10 +198,10 @@ def test_the_stale_perturbation() -> None:
 
 
 def test_costs_are_reported() -> None:
-    said = Recorder.of(prepare(experiment()), "drift,classes,client_lambda").costs()
-    assert said[0] == "recording drift: one norm at the end of each local epoch"
-    assert said[1] == "recording classes: one more pass over the test set every evaluation"
-    assert "expensive" in said[2]
+    output = Recorder.of(prepare(experiment()), "drift,classes,client_lambda").costs()
+    assert output[0] == "recording drift: one norm at the end of each local epoch"
+    assert output[1] == "recording classes: one more pass over the test set every evaluation"
+    assert "expensive" in output[2]
 
 
 def test_no_classes_to_record() -> None:

@@ -66,11 +66,11 @@ class Moody(nn.Module):
     ids=["one by one", "workers", "stacked"],
 )
 def test_no_number_of_the_run_changes(exp: Experiment, executor: Executor) -> None:
-    bare, watched = record(exp, None, executor), record(exp, ALL, executor)
+    bare, recorded = record(exp, None, executor), record(exp, ALL, executor)
     assert bare.recorded == []
-    assert all(torch.equal(a, b) for a, b in zip(bare.models, watched.models, strict=True))
-    assert rows_of(bare) == rows_of(watched)  # scores, bytes and samples
-    names = {name for row in watched.recorded for name in row}
+    assert all(torch.equal(a, b) for a, b in zip(bare.models, recorded.models, strict=True))
+    assert rows_of(bare) == rows_of(recorded)  # scores, bytes and samples
+    names = {name for row in recorded.recorded for name in row}
     assert names == {
         "round",
         "drift",
@@ -82,7 +82,7 @@ def test_no_number_of_the_run_changes(exp: Experiment, executor: Executor) -> No
         "client_lambda",
     }
     if isinstance(executor, Workers):
-        assert watched.recorded == record(exp, ALL).recorded
+        assert recorded.recorded == record(exp, ALL).recorded
 
 
 @pytest.mark.slow
@@ -93,10 +93,10 @@ def test_no_number_of_any_method_changes(text: str) -> None:
     for executor in (InProcess(threads=1), Stacked()):
         if isinstance(executor, Stacked) and executor.refusal(prepare(exp).job):
             continue
-        bare, watched = record(exp, None, executor), record(exp, names, executor)
-        assert all(torch.equal(a, b) for a, b in zip(bare.models, watched.models, strict=True))
-        assert rows_of(bare) == rows_of(watched)
-        assert [row["round"] for row in watched.recorded if "drift" in row] == list(
+        bare, recorded = record(exp, None, executor), record(exp, names, executor)
+        assert all(torch.equal(a, b) for a, b in zip(bare.models, recorded.models, strict=True))
+        assert rows_of(bare) == rows_of(recorded)
+        assert [row["round"] for row in recorded.recorded if "drift" in row] == list(
             range(1, exp.rounds + 1)
         )
 
@@ -261,9 +261,9 @@ def clumsy() -> Iterator[None]:
 @pytest.mark.parametrize("where", ["hear", "folded", "see"])
 def test_a_metric_that_fails_does_not_end_the_run(tmp_path: Path, where: str) -> None:
     key = f"clumsy(where='{where}')"
-    exp, said = experiment(), []
+    exp, output = experiment(), []
     with closing(
-        DiskRunFolder.create(tmp_path / "run", exp.texts(), {}, print_line=said.append)
+        DiskRunFolder.create(tmp_path / "run", exp.texts(), {}, print_line=output.append)
     ) as run_folder:
         result = train(
             exp,
@@ -276,7 +276,7 @@ def test_a_metric_that_fails_does_not_end_the_run(tmp_path: Path, where: str) ->
     seen = read_rows(tmp_path / "run", "recorded")
     assert [row["round"] for row in seen if "norms" in row] == [1, 2, 3, 4]
     assert [row["round"] for row in seen if key in row] == [1, 4]
-    assert said == [
+    assert output == [
         f"recording {key} failed in round 1 (ZeroDivisionError: it stumbled). The metric is left out of this round, "
         "and of later rounds in which it fails. The run continues."
     ]

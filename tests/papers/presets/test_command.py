@@ -119,8 +119,8 @@ def test_a_list(capsys: pytest.CaptureFixture[str]) -> None:
              "fedfsa/fmnist-pat5-fedspeed", "man/cifar100-delta0.3-feddc-man", "wima/cifar10-alpha0-b20-classifier"],
 )  # fmt: skip
 def test_the_command_in_full_says_the_same(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    told = output_of(capsys, "list", "presets", name)
-    command = re.search(r"is the same as\n(fedflat run .*?)\n\n", told, re.DOTALL)[1]
+    messages = output_of(capsys, "list", "presets", name)
+    command = re.search(r"is the same as\n(fedflat run .*?)\n\n", messages, re.DOTALL)[1]
     words = shlex.split(command.replace("\\\n", " "))
     assert main([*words[1:], "--on", "digits(lda(0), clients=20, split=0.7)", "--model", "mlp([8])", "--rounds", "1",
                  "--clients-per-round", "2", "--quiet", "--out", "out"]) == 0  # fmt: skip
@@ -134,7 +134,7 @@ def test_the_command_in_full_says_the_same(capsys: pytest.CaptureFixture[str], n
         saved()
         == find(name).experiment(eval_last=find(name).settings["eval_last"], **small).as_json()
     )
-    assert "About the paper's runs:\n" in told
+    assert "About the paper's runs:\n" in messages
 
 
 def test_feddyn_is_not_clipped_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,29 +166,29 @@ def test_some_of_them(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_one_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     """Though others have its name in theirs."""
-    told = output_of(capsys, "list", "presets", "fedgloss/cifar10-cnn-alpha0-naive-fedgloss")
-    assert told.splitlines()[0] == "fedgloss/cifar10-cnn-alpha0-naive-fedgloss"
+    messages = output_of(capsys, "list", "presets", "fedgloss/cifar10-cnn-alpha0-naive-fedgloss")
+    assert messages.splitlines()[0] == "fedgloss/cifar10-cnn-alpha0-naive-fedgloss"
     assert (
         "The paper reports 83.9 ± 0.2 after 10,000 rounds (Table 6).\n77.6 ± 0.3 after half of the rounds."
-        in told
+        in messages
     )
-    assert re.search(r"seeds +0, 42, 200299\n", told)
-    told = output_of(capsys, "list", "presets", "fedgloss/cifar10-cnn-alpha0-repo")
-    assert told.startswith(
+    assert re.search(r"seeds +0, 42, 200299\n", messages)
+    messages = output_of(capsys, "list", "presets", "fedgloss/cifar10-cnn-alpha0-repo")
+    assert messages.startswith(
         "fedgloss/cifar10-cnn-alpha0-fedgloss-repo, or fedgloss/cifar10-cnn-alpha0-repo\n"
     )
-    told = output_of(capsys, "list", "presets", "fedgloss/cifar100-cnn-alpha0-feddyn-sam")
-    assert "no convergence after 20,000 rounds" in told
+    messages = output_of(capsys, "list", "presets", "fedgloss/cifar100-cnn-alpha0-feddyn-sam")
+    assert "no convergence after 20,000 rounds" in messages
     assert "best personal accuracy after 250 rounds" in output_of(
         capsys, "list", "presets", "fedfsa/fmnist-pat5-fedcr"
     )
 
 
 def test_none_of_them(capsys: pytest.CaptureFixture[str]) -> None:
-    told = refused(capsys, "list", "presets", "fedglos/cifar10-cnn-alpha0")
+    messages = refused(capsys, "list", "presets", "fedglos/cifar10-cnn-alpha0")
     assert (
         "no preset has 'fedglos/cifar10-cnn-alpha0' in its name. Did you mean 'fedgloss/cifar10-cnn-alpha0'?"
-        in told
+        in messages
     )
     assert "unknown option '--wrod'" in refused(capsys, "list", "presets", "--wrod")
 
@@ -320,8 +320,8 @@ def test_seeds(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 PERSONAL = [
-    f"fedfsa/fmnist-pat5-{said}"
-    for said in ("fedavg-ft", "fedcr", "fedala", "fedspeed-repo", "fedfsa")
+    f"fedfsa/fmnist-pat5-{message}"
+    for message in ("fedavg-ft", "fedcr", "fedala", "fedspeed-repo", "fedfsa")
 ]
 OTHERS = [
     "eccv22/cifar100-alpha0-server-adam1",
@@ -411,28 +411,30 @@ def test_a_run_that_diverges(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
-    told = refused(capsys, "run", "fedavg", "--preset", "eccv22/cifar10-alpha0")
-    assert "--preset eccv22/cifar10-alpha0 has a method already" in told
-    assert "found 'fedavg' too" in told
+    messages = refused(capsys, "run", "fedavg", "--preset", "eccv22/cifar10-alpha0")
+    assert "--preset eccv22/cifar10-alpha0 has a method already" in messages
+    assert "found 'fedavg' too" in messages
     assert "has a method already" in refused(
         capsys, "run", "--preset", "eccv22/cifar10-alpha0", "fedavg"
     )
-    told = refused(capsys, "run", "--preset", "eccv22/cifar10-alfa0", "--rounds", "1")
-    assert "unknown preset 'eccv22/cifar10-alfa0'. Did you mean 'eccv22/cifar10-alpha0'?" in told
+    messages = refused(capsys, "run", "--preset", "eccv22/cifar10-alfa0", "--rounds", "1")
+    assert (
+        "unknown preset 'eccv22/cifar10-alfa0'. Did you mean 'eccv22/cifar10-alpha0'?" in messages
+    )
     assert "METHOD" in refused(capsys, "run", "--rounds", "1")
-    told = refused(capsys, "run", "fedavg", "--stretch")
-    assert "--stretch scales the schedules of a preset, and there is none" in told
+    messages = refused(capsys, "run", "fedavg", "--stretch")
+    assert "--stretch scales the schedules of a preset, and there is none" in messages
     assert "expected one argument" in refused(capsys, "run", "--preset")
     assert "unknown option '--preset'" in refused(
         capsys, "compare", "fedavg", "--preset", "eccv22/cifar10-alpha0"
     )
-    told = refused(capsys, "run", "--preset", "fedfsa/fmnist-pat5", "--seeds", "4")
+    messages = refused(capsys, "run", "--preset", "fedfsa/fmnist-pat5", "--seeds", "4")
     assert (
         "--seeds 4: the preset has 3 seeds, those of the authors: 23, 100, 200. Use at most 3"
-        in told
+        in messages
     )
-    told = refused(capsys, "run", "--preset", "fedfsa/fmnist-pat5", "--seeds", "0")
-    assert "seeds must be a whole number of at least 1, found 0" in told
+    messages = refused(capsys, "run", "--preset", "fedfsa/fmnist-pat5", "--seeds", "0")
+    assert "seeds must be a whole number of at least 1, found 0" in messages
     assert "not allowed with" in refused(
         capsys, "run", "--preset", "man/cifar10-iid", "--seed", "1", "--seeds", "2"
     )
@@ -442,5 +444,7 @@ def test_data_that_are_not_there(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("FEDFLAT_DATA")
-    told = refused(capsys, "run", "--preset", "eccv22/cifar10-alpha0", "--rounds", "1", "--quiet")
-    assert "`fedflat data get cifar10`" in told
+    messages = refused(
+        capsys, "run", "--preset", "eccv22/cifar10-alpha0", "--rounds", "1", "--quiet"
+    )
+    assert "`fedflat data get cifar10`" in messages

@@ -71,22 +71,22 @@ def test_every_one_is_an_experiment(paper: str) -> None:
     for preset in BY_PAPER[paper]:
         assert set(preset.arguments()) <= known
         exp = preset.experiment()
-        said = preset.settings
+        output = preset.settings
         assert exp.rounds == preset.rounds
-        assert exp.evaluate.last == said.get("eval_last", 100)
-        assert exp.sampler.clients == said["clients_per_round"]
-        assert exp.sampler.kind == said.get("sampler", "uniform")
-        assert exp.sampler.seeding == said.get("sampler_seed", "run")
+        assert exp.evaluate.last == output.get("eval_last", 100)
+        assert exp.sampler.clients == output["clients_per_round"]
+        assert exp.sampler.kind == output.get("sampler", "uniform")
+        assert exp.sampler.seeding == output.get("sampler_seed", "run")
         assert (exp.local.epochs, exp.local.steps) == (
-            said.get("local_epochs", 1),
-            said.get("local_steps"),
+            output.get("local_epochs", 1),
+            output.get("local_steps"),
         )
-        assert exp.local.batch_size == said["batch_size"]
+        assert exp.local.batch_size == output["batch_size"]
         assert (exp.local.weight_decay, exp.local.momentum) == (
-            said.get("weight_decay", 0),
-            said.get("momentum", 0),
+            output.get("weight_decay", 0),
+            output.get("momentum", 0),
         )
-        assert exp.local.clip == said.get("clip")
+        assert exp.local.clip == output.get("clip")
         assert exp.seed == (preset.seeds or (0,))[0]
         assert exp.on_bad == "stop"
         assert bool(exp.method.evaluations) == (preset.measure == "personal")

@@ -119,28 +119,28 @@ def test_every_preset() -> None:
     """Nothing is unfinished in the papers' rounds, nor in a tenth of them when stretched; and it is
     still a run."""
     for preset in every():
-        said = preset.arguments()
-        assert unfinished(said) == []
-        short = stretch(said, said["rounds"] // 10)
+        output = preset.arguments()
+        assert unfinished(output) == []
+        short = stretch(output, output["rounds"] // 10)
         assert unfinished(short) == [], preset.name
         assert parse(short["method"], "method") is not None
 
 
 def test_as_an_experiment() -> None:
-    said = find("man/cifar10-iid-fedspeed").arguments() | {
+    output = find("man/cifar10-iid-fedspeed").arguments() | {
         "on": "digits(iid(), clients=20)",
         "model": "logistic",
     }
-    exp = experiment(**stretch(said, 50))
+    exp = experiment(**stretch(output, 50))
     assert exp.lr(49) == pytest.approx(0.1 * 0.998**490)
 
 
 def test_teachers_keep_their_share() -> None:
-    said = {"method": "ladd('all', omega=5, t_start=200) + wima(50)", "rounds": 300}
-    assert stretch(said, 30)["method"] == "ladd('all', omega=1, t_start=20) + wima(5)"
+    output = {"method": "ladd('all', omega=5, t_start=200) + wima(50)", "rounds": 300}
+    assert stretch(output, 30)["method"] == "ladd('all', omega=1, t_start=20) + wima(5)"
     assert (
         stretch({"method": "ladd(t_start=None)", "rounds": 300}, 30)["method"]
         == "ladd(t_start=None)"
     )
     assert stretch({"method": "self_training()", "rounds": 300}, 30)["method"] == "self_training()"
-    assert unfinished({**said, "rounds": 100}) == ["the mean of teachers from round 200 on"]
+    assert unfinished({**output, "rounds": 100}) == ["the mean of teachers from round 200 on"]

@@ -82,9 +82,9 @@ def test_a_run_is_read_by_its_headline() -> None:
 )
 def test_a_hundredth_of_the_number_where_no_spread_is_printed(value: float, word: str) -> None:
     """0.512 ± 0.00512, ours rounded to three places; a whole point would be twice the number."""
-    said = verdict(status("a", 0.512, value), [])
-    assert said.word == word
-    assert said.why == (
+    output = verdict(status("a", 0.512, value), [])
+    assert output.word == word
+    assert output.why == (
         "±1 % assumed, none is printed" if word == WITHIN else f"by {round(value - 0.512, 3):+.3f}"
     )
 

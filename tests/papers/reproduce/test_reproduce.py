@@ -177,8 +177,8 @@ def test_cut_and_gone_on_with_is_the_whole(
         assert [row for row in timeless(rows(out / run)) if row["round"] in known] == list(
             known.values()
         )
-    said = [made["command"].split()[-2:] for made in open_plan(out).commands]
-    assert said == [["--rounds", "4"], ["--out", str(out)], ["--rounds", "300"]]
+    output = [made["command"].split()[-2:] for made in open_plan(out).commands]
+    assert output == [["--rounds", "4"], ["--out", str(out)], ["--rounds", "300"]]
 
 
 def test_a_shadow_more(tmp_path: Path) -> None:
@@ -223,13 +223,13 @@ def test_stopped_three_ways_and_gone_on_with_is_the_same_to_the_byte(
             assert reproduce("--resume", out) == 2
             assert "another process is working in" in capsys.readouterr().err
         os.kill(going.pid, config)
-        _, said = going.communicate()
+        _, output = going.communicate()
         if config is signal.SIGKILL:  # nobody hears them any more: they write a checkpoint and end
             wait_for(lambda pids=runs: not any(map(alive, pids)), "the end of the runs")  # type: ignore[misc]
         else:
-            assert going.returncode == 130, said
+            assert going.returncode == 130, output
             assert not any(map(alive, runs))
-            assert f"fedflat reproduce --resume {out}" in said
+            assert f"fedflat reproduce --resume {out}" in output
             assert (out / "table.md").exists()
         assert any(newest(out / run) < ROUNDS for run in RUNS)
     assert reproduce("--resume", out) == 0

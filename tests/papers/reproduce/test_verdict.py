@@ -133,13 +133,13 @@ def test_other_data_are_not_compared() -> None:
 
 
 def test_other_networks_are_not_compared_but_other_settings_of_one_are() -> None:
-    for model, said in (
+    for model, output in (
         ("cnn(pool_first=False)", ORDER),
         ("resnet18()", NO_BASELINE),
         ("", NO_BASELINE),
     ):
         other = replace(GLOSS, arguments={**ARGUMENTS, "model": model})
-        assert order(status(FEDAVG, 40.0), [status(other, 50.0)]) == said
+        assert order(status(FEDAVG, 40.0), [status(other, 50.0)]) == output
 
 
 def test_what_does_not_converge() -> None:

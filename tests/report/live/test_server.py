@@ -207,7 +207,7 @@ def test_a_bad_run_does_not_take_the_page_down(tmp_path: Path) -> None:
             shown = seen(server)
             assert [run["folder"] for run in shown["runs"]] == [str(tmp_path / "good")]
             for name in "abcdef":
-                assert any(str(tmp_path / name) in said for said in shown["problems"]), name
+                assert any(str(tmp_path / name) in output for output in shown["problems"]), name
             assert ask(server, "/")[0].status == 200
             (tmp_path / "b" / "run.json").write_text('{"experiment": 1}')
 
@@ -289,7 +289,7 @@ def test_the_command_ends_with_ctrl_c(tmp_path: Path) -> None:
     assert json.loads(line.getresponse().read())["runs"] == []
     line.close()
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate()
+    _, output = process.communicate()
     assert process.returncode == 130
-    assert "does not exist yet" in said
-    assert "Traceback" not in said
+    assert "does not exist yet" in output
+    assert "Traceback" not in output

@@ -139,15 +139,15 @@ def test_the_generator(shape: tuple[int, ...], channels: list[int]) -> None:
 @pytest.mark.parametrize("executor", [ff.InProcess(1), ff.Stacked()], ids=["alone", "stacked"])
 def test_the_run_does_not_change(topology: str, executor: Any) -> None:
     """Bit for bit, in a stack of clients too."""
-    told = {**RUN, "clients_per_round": 3, "topology": topology}
+    messages = {**RUN, "clients_per_round": 3, "topology": topology}
     honest, spied = (
-        ff.train(ff.experiment("fedavg", **told, attack=one), executor=executor)
+        ff.train(ff.experiment("fedavg", **messages, attack=one), executor=executor)
         for one in (None, GAN)
     )
     assert torch.equal(honest.model.params, spied.model.params)
     assert plain(honest.rows) == plain(spied.rows)
-    visits = [row["recovery_requests"] for row in spied.rows]
-    assert visits == sorted(visits)
+    requests = [row["recovery_requests"] for row in spied.rows]
+    assert requests == sorted(requests)
 
 
 def test_everybody_who_visits_agrees(tmp_path: Path) -> None:
@@ -188,16 +188,16 @@ def test_a_visit_by_hand() -> None:
     low, high = x.amin((0, 2, 3), keepdim=True), x.amax((0, 2, 3), keepdim=True)
     notes: dict[str, Tensor] = {}
     made = attack.new_generator(attacked).module
-    for visit in range(2):
-        sent = attacked.learner.initial().params + 0.1 * visit
+    for request in range(2):
+        sent = attacked.learner.initial().params + 0.1 * request
         attack.observe(
-            attacked, notes, 1, Broadcast(visit, sent, torch.zeros(0, dtype=torch.float64), 0.1)
+            attacked, notes, 1, Broadcast(request, sent, torch.zeros(0, dtype=torch.float64), 0.1)
         )
-        torch.manual_seed(derive(attacked.seed, "attack/visit", visit))
+        torch.manual_seed(derive(attacked.seed, "attack/visit", request))
         model = attacked.learner.module().double()
         nn.utils.vector_to_parameters(sent, model.parameters())
-        judge = nn.Sequential(model, nn.Linear(10, 1).double())
-        adams = [torch.optim.Adam(one.parameters(), 2e-4, (0.5, 0.999)) for one in (judge, made)]
+        headline = nn.Sequential(model, nn.Linear(10, 1).double())
+        adams = [torch.optim.Adam(one.parameters(), 2e-4, (0.5, 0.999)) for one in (headline, made)]
         for _ in range(2):
             for places in torch.randperm(len(x)).split(16):
                 if len(places) < 2:
@@ -205,14 +205,14 @@ def test_a_visit_by_hand() -> None:
                 z = torch.randn(len(places), 5, dtype=torch.float64)
                 fake = low + (made.train()(z) + 1) / 2 * (high - low)
                 on_real, on_fake = (
-                    torch.sigmoid(judge(x[places])),
-                    torch.sigmoid(judge(fake.detach())),
+                    torch.sigmoid(headline(x[places])),
+                    torch.sigmoid(headline(fake.detach())),
                 )
                 ones, zeros = 1 + 0.1 * torch.randn_like(on_real), 0.1 * torch.randn_like(on_fake)
                 loss = -(ones * on_real.log() + (1 - ones) * (1 - on_real).log()).mean()
                 loss = loss - (zeros * on_fake.log() + (1 - zeros) * (1 - on_fake).log()).mean()
                 adams[0].zero_grad(), loss.backward(), adams[0].step()
-                loss = -torch.sigmoid(judge(fake)).log().mean()
+                loss = -torch.sigmoid(headline(fake)).log().mean()
                 adams[1].zero_grad(), loss.backward(), adams[1].step()
     flat = torch.cat([p.detach().reshape(-1) for p in made.parameters()])
     assert torch.allclose(notes["params"], flat, rtol=0, atol=1e-10)
@@ -224,15 +224,15 @@ def test_it_listens_to_what_its_client_is_sent(monkeypatch: pytest.MonkeyPatch) 
     exp = ff.experiment(
         "fedavg", **{**RUN, "clients_per_round": 6, "topology": "chains(groups=6)", "attack": GAN}
     )
-    heard: list[tuple[int, Broadcast]] = []
+    received: list[tuple[int, Broadcast]] = []
 
     def overhear(self: Any, attacked: Any, notes: Any, client: int, broadcast: Broadcast) -> None:
-        heard.append((client, broadcast))
+        received.append((client, broadcast))
 
     monkeypatch.setattr(type(exp.attack), "observe", overhear)
     ff.train(exp)
-    assert len(heard) == 4 * 30  # every client of every chain, in every round
-    sent = {(client, broadcast.round): broadcast.params for client, broadcast in heard}
+    assert len(received) == 4 * 30  # every client of every chain, in every round
+    sent = {(client, broadcast.round): broadcast.params for client, broadcast in received}
     first = [sent[client, 0] for client in range(30)]
     assert (
         sum(torch.equal(params, prepare(exp).job.learner.initial().params) for params in first) == 6

@@ -438,12 +438,12 @@ def test_stopped_and_resumed(tmp_path: Path) -> None:
 
 
 def test_the_remark_before_the_run() -> None:
-    for topology, said in (
+    for topology, output in (
         (CHAINS, "attack: 4 of 20 clients swap labels 0 and 2, 3 and 5, in 2 of 5 superclients"),
         ("star()", "attack: 5 of 20 clients swap labels 0 and 2, 3 and 5"),
     ):
         setup = prepare(ff.experiment("fedavg", **RUN, topology=topology, attack=FLIP))
-        assert said in remarks(setup)
+        assert output in remarks(setup)
 
 
 def test_an_attack_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,13 +63,13 @@ def test_what_was_recovered(attacked: Path, capsys: pytest.CaptureFixture[str]) 
     found = RecoveryAnalysis().analyse(subject, Scope(), silent)
     result = found.result
     assert (result["client"], result["requests"], result["made"]) == (1, 2, 300)
-    everybody = subject.setup.fed.pooled().data(0)
-    judge = train_feature_network(everybody, (1, 8, 8), 10, steps=10)
-    both = everybody, subject.setup.fed.test
+    all_clients = subject.setup.fed.pooled().data(0)
+    headline = train_feature_network(all_clients, (1, 8, 8), 10, steps=10)
+    both = all_clients, subject.setup.fed.test
     real, test = (one.batch(torch.arange(len(one)), torch.float32).inputs for one in both)
     assert result["real"] == len(real)
     assert result["test"] == pytest.approx(
-        frechet(moments(judge.of(real)), moments(judge.of(test))), rel=1e-4
+        frechet(moments(headline.of(real)), moments(headline.of(test))), rel=1e-4
     )
     assert min(result["distance"], result["untrained"]) > result["test"] >= 0
     assert main(["analyse", str(attacked), "--recovered", "--quiet"]) == 0
@@ -86,7 +86,7 @@ def test_the_judge_does_not_know_who_holds_what() -> None:
     )
     both = [train_feature_network(fed.data(0), (1, 8, 8), 10, steps=3) for fed in (one, other)]
     images = one.test.batch(torch.arange(5), torch.float32).inputs
-    assert torch.equal(*(judge.of(images) for judge in both))
+    assert torch.equal(*(headline.of(images) for headline in both))
     assert train_feature_network(one.data(0), (1, 8, 8), 10, steps=60).guess(images).shape == (5,)
 
 
@@ -112,13 +112,13 @@ def test_it_is_shown_in_the_report(attacked: Path, tmp_path: Path) -> None:
     [item] = found["recovery"]
     assert item["recovered"].startswith("iVBORw0KGgo")
     assert item["requests"] == 2
-    assert not any("recovered" in said for said in found["missing"])
+    assert not any("recovered" in output for output in found["missing"])
     [analysis] = (attacked / "analysis").glob("recovery-*.json")
     kept = analysis.read_text()
     analysis.write_text(kept.replace('"recovered": "iVBOR', '"recovered": "<svg>'))
     again = collect([attacked])
     assert not again["recovery"]
-    assert any("images recovered from models" in said for said in again["missing"])
+    assert any("images recovered from models" in output for output in again["missing"])
     analysis.write_text(kept)
 
 
