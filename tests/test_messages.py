@@ -1,4 +1,4 @@
-"""What is sent and counted, and how replies become one."""
+"""Messages: their sizes, and the aggregation of replies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedflat.core.messages import Broadcast, Reply, aggregate
 from fedflat.errors import FedflatError
 from fedflat.registry.specs import parse
 
-MAIL = Broadcast(3, torch.zeros(2, dtype=torch.float64), torch.zeros(0), 0.1)
+BROADCAST = Broadcast(3, torch.zeros(2, dtype=torch.float64), torch.zeros(0), 0.1)
 
 
 def reply(client: int, delta: Any, examples: int = 1, **more: Any) -> Reply:
@@ -36,7 +36,9 @@ cohorts = st.lists(st.tuples(vectors, st.integers(1, 1000)), min_size=1, max_siz
 
 
 @given(cohorts, st.sampled_from(["sized", "uniform"]))
-def test_folding_is_a_weighted_mean(cohort: list[tuple[list[float], int]], weighting: str) -> None:
+def test_aggregation_is_a_weighted_mean(
+    cohort: list[tuple[list[float], int]], weighting: str
+) -> None:
     replies = [
         reply(
             k,
@@ -47,45 +49,47 @@ def test_folding_is_a_weighted_mean(cohort: list[tuple[list[float], int]], weigh
         )
         for k, (delta, n) in enumerate(cohort)
     ]
-    folded = aggregate(MAIL, iter(replies), population=50, weighting=weighting)
+    aggregated = aggregate(BROADCAST, iter(replies), population=50, weighting=weighting)
     deltas = np.array([delta for delta, _ in cohort])
     weights = [n for _, n in cohort] if weighting == "sized" else None
     close = {"rtol": 1e-12, "atol": 1e-9}
-    np.testing.assert_allclose(folded.delta, np.average(deltas, axis=0, weights=weights), **close)
     np.testing.assert_allclose(
-        folded.buffers, 2 * np.average(deltas, axis=0, weights=weights), **close
+        aggregated.delta, np.average(deltas, axis=0, weights=weights), **close
     )
-    np.testing.assert_allclose(folded.uniform, deltas.mean(0), **close)
-    np.testing.assert_allclose(folded.mean("dual", "c"), deltas.mean(0) + 1, **close)
+    np.testing.assert_allclose(
+        aggregated.buffers, 2 * np.average(deltas, axis=0, weights=weights), **close
+    )
+    np.testing.assert_allclose(aggregated.uniform, deltas.mean(0), **close)
+    np.testing.assert_allclose(aggregated.mean("dual", "c"), deltas.mean(0) + 1, **close)
     by_size = np.average(deltas, axis=0, weights=[n for _, n in cohort])
-    np.testing.assert_allclose(folded.mean("dual", "c", "sized"), by_size + 1, **close)
-    assert folded.steps == np.mean([n % 5 + 1 for _, n in cohort])
-    np.testing.assert_allclose(folded.loss, np.average(deltas.sum(1), weights=weights), **close)
-    assert folded.count == len(cohort)
-    assert folded.population == 50
-    assert folded.broadcast is MAIL
+    np.testing.assert_allclose(aggregated.mean("dual", "c", "sized"), by_size + 1, **close)
+    assert aggregated.steps == np.mean([n % 5 + 1 for _, n in cohort])
+    np.testing.assert_allclose(aggregated.loss, np.average(deltas.sum(1), weights=weights), **close)
+    assert aggregated.count == len(cohort)
+    assert aggregated.population == 50
+    assert aggregated.broadcast is BROADCAST
 
 
 @given(st.lists(vectors, min_size=1, max_size=9), st.integers(1, 1000))
 def test_equal_sizes_have_the_bits_of_uniform_weights(deltas: list[list[float]], size: int) -> None:
     replies = [reply(k, delta, size) for k, delta in enumerate(deltas)]
-    folded = aggregate(MAIL, replies, population=9, weighting="sized")
-    assert torch.equal(folded.delta, folded.uniform)
+    aggregated = aggregate(BROADCAST, replies, population=9, weighting="sized")
+    assert torch.equal(aggregated.delta, aggregated.uniform)
 
 
-def test_folding_leaves_the_replies_alone() -> None:
+def test_aggregation_leaves_the_replies_alone() -> None:
     replies = [reply(0, [1, 2]), reply(1, [3, 4])]
-    folded = aggregate(MAIL, replies, population=2, weighting="uniform")
+    aggregated = aggregate(BROADCAST, replies, population=2, weighting="uniform")
     assert replies[0].delta.tolist() == [1, 2]
-    other = folded.with_delta(torch.zeros(2))
-    assert folded.delta.tolist() == [2, 3]
+    other = aggregated.with_delta(torch.zeros(2))
+    assert aggregated.delta.tolist() == [2, 3]
     assert not other.delta.any()
-    assert other.uniform is folded.uniform
+    assert other.uniform is aggregated.uniform
 
 
-def test_nothing_to_fold() -> None:
+def test_nothing_to_aggregate() -> None:
     with pytest.raises(FedflatError, match="round 3: no client's reply could be used"):
-        aggregate(MAIL, [], population=2, weighting="sized")
+        aggregate(BROADCAST, [], population=2, weighting="sized")
 
 
 def test_bytes() -> None:
@@ -102,7 +106,7 @@ def test_bytes() -> None:
     assert answer.nbytes == 2 * 8 + 4 + 2 * 4
 
 
-def test_a_client_has_the_model_of_its_last_mail_and_no_other() -> None:
+def test_a_client_has_the_model_of_its_last_broadcast_and_no_other() -> None:
     here = Broadcast(0, torch.zeros(5), torch.zeros(3), 0.1)
     there = replace(here, params=torch.ones(5))
     assert not here.after(None).repeat
@@ -136,3 +140,19 @@ def test_opposite_infinities_do_not_cancel_and_large_sums_are_fine() -> None:
     large = torch.full((9,), 3e38)
     assert not torch.isfinite(large.sum())
     assert reply(0, [1, 2], buffers=large).finite
+
+
+def test_a_change_of_both_means_reaches_methods_that_step_by_either() -> None:
+    replies = aggregate(
+        BROADCAST,
+        [reply(0, [1.0, 3.0], 1), reply(1, [3.0, 5.0], 3)],
+        population=2,
+        weighting="sized",
+    )
+    half = replies.transformed(lambda mean: mean / 2)
+    assert half.delta.tolist() == [
+        1.25,
+        2.25,
+    ]  # (1 * 1 + 3 * 3) / 4 and (3 * 1 + 5 * 3) / 4, halved
+    assert half.uniform.tolist() == [1.0, 2.0]
+    assert replies.with_delta(half.delta).uniform.tolist() == [2.0, 4.0]

@@ -1,4 +1,4 @@
-"""How many batches a visit has, what is in them, and the SGD that walks them."""
+"""Local training: the number of batches, their examples, and SGD."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from fedflat.core.messages import Broadcast
 from fedflat.core.schedules import decay
 from fedflat.data.examples import ClientData, Examples
 from fedflat.errors import SettingError
+from fedflat.settings.groups import LocalSettings
+from fedflat.settings.setting import settings_of
 
 sizes = st.integers(1, 40)
 
@@ -271,3 +273,15 @@ def test_how_many_examples_a_visit_goes_through(local: LocalTraining, examples: 
     batches = list(local.batches(0, 0, 0, examples))
     assert local.samples(0, 0, examples) == sum(map(len, batches))
     assert local.planned_steps(0, 0, examples) == len(batches)
+
+
+def test_only_the_optimizer_is_left() -> None:
+    """Every setting of the amount of work is reset, and no other."""
+    amounts = {one.path[-1] for one in settings_of(LocalSettings) if one.about.amount}
+    assert amounts == {"epochs", "steps", "max_steps", "virtual", "orders"}
+    local = LocalTraining(
+        steps=3, max_steps=2, virtual=9, orders=[{}], lr=0.3, clip=1.0, drop_last=True
+    )
+    plain = LocalTraining(epochs=5, lr=0.3, clip=1.0, drop_last=True)
+    assert local.optimizer_only(5) == plain
+    assert local.optimizer_only(5, batch_size=7) == replace(plain, batch_size=7)

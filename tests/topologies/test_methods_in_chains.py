@@ -142,7 +142,7 @@ def test_a_method_in_chains(text: str) -> None:
     found = train(chains, executor=InProcess(threads=1))
     described = describers_of(chains.exp, chains.job)
     known = any(piece.known_domains for piece in chains.job.pieces)
-    if described or known or not chains.fed.data(0).examples.labelled:
+    if described or known or not chains.fed.data(0).examples.has_classes:
         # of which no star of chains can be made here
         assert all(math.isfinite(row["loss"]) for row in found.rows)
         return

@@ -70,7 +70,7 @@ def client_models(
             ReplyCollector(exchanges.replies, round, clients, Ledger(), [keep]),
         )
         server_step(
-            exp.method.server,
+            exp.server_pieces(),
             states or {},
             exchange.sender(SERVER, [(client,) for client in cohort]),
             Broadcast(round, model.params, model.buffers, exp.lr(round)),

@@ -41,7 +41,7 @@ ALPHAS = """what alpha is in a partition:
   lda(alpha, concentration='component')  each client draws from Dirichlet([alpha] * classes): every class has alpha
   dirichlet(alpha)                       each class is divided by Dirichlet([alpha] * clients), as in NIID-Bench, PFLlib
                                          and FedLab; balance=False as in Flower Datasets"""
-_READ = {"int": whole, "Scalar": scalar, "bytes": memory}
+_READ = {"int": whole, "float": real, "Scalar": scalar, "bytes": memory}
 
 
 class Options:

@@ -201,7 +201,7 @@ class LabelCounts(Describer):
 
     def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
         """Raise `SettingError` if examples have no class."""
-        if not fed.test.examples.labelled:
+        if not fed.test.examples.has_classes:
             raise SettingError(
                 "label_counts: these data have no class for each example, so clients cannot be "
                 "described by their labels. Use another description, such as psi='classifier'."

@@ -14,6 +14,7 @@ from fedflat.client.piece import Piece
 from fedflat.core.seeds import request_seed, torch_generator
 from fedflat.errors import SettingError
 from fedflat.settings.groups import LocalSettings
+from fedflat.settings.setting import settings_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +35,13 @@ class LocalTraining(LocalSettings):
     def optimizer_only(self, epochs: int, **changes: Any) -> LocalTraining:
         """Return the same optimizer for ``epochs`` over all the client's data, in usual batches.
 
-        The run's own amount of work (steps, their limit, virtual clients, given batches) is left out.
-        ``changes`` are other settings to replace.
+        Settings of the run that are declared with ``amount=True`` get their defaults. ``changes`` are
+        other settings to replace.
         """
-        return replace(
-            self, epochs=epochs, steps=None, max_steps=None, virtual=None, orders=None, **changes
-        )
+        unset = {
+            one.path[-1]: one.default for one in settings_of(LocalSettings) if one.about.amount
+        }
+        return replace(self, **unset | {"epochs": epochs} | changes)
 
     def batches(
         self, seed: int, t: int, client: int, examples: int, repetition: int = 0

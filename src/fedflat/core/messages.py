@@ -296,8 +296,16 @@ class Replies:
         return self.means[key, name, weighting]
 
     def with_delta(self, delta: Tensor) -> Replies:
-        """The same replies with another pseudo-gradient."""
+        """The same replies with another pseudo-gradient; ``uniform`` stays as it is.
+
+        AdaBest, FedACG, FedCM and FedDyn step by ``uniform``. Use `transformed` for a change that
+        must reach every method.
+        """
         return replace(self, delta=delta)
+
+    def transformed(self, change: Callable[[Tensor], Tensor]) -> Replies:
+        """The same replies with both means changed: ``delta`` and ``uniform``."""
+        return replace(self, delta=change(self.delta), uniform=change(self.uniform))
 
 
 class _Mean:

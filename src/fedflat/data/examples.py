@@ -102,7 +102,7 @@ class AnyExamples(ABC):
         """Tensors, numbers and texts that identify these examples."""
 
     @property
-    def labelled(self) -> bool:
+    def has_classes(self) -> bool:
         """True if each example has one class."""
         targets = self.targets
         return (
@@ -112,7 +112,7 @@ class AnyExamples(ABC):
     @property
     def labels(self) -> Tensor:
         """The class of each example; an error if targets are not classes."""
-        if not self.labelled:
+        if not self.has_classes:
             raise SettingError(
                 "these examples do not have one class each, which is needed here. Partition them "
                 "with iid(), quantity_skew() or by_user(), which do not use classes."
@@ -281,7 +281,7 @@ class ClientData:
 
     def counts(self, classes: int) -> Tensor:
         """The number of examples per class; without classes, the total number."""
-        if not self.examples.labelled:
+        if not self.examples.has_classes:
             return torch.tensor([len(self)])
         return torch.bincount(self.labels.cpu(), minlength=classes)
 

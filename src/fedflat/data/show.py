@@ -23,7 +23,7 @@ def show(spec: DataSpec, seed: int = 0) -> str:
         f"{spec!r}, seed {seed}",
         f"{len(fed.test)} test examples, inputs of {shape}"
         + (f", {fed.classes} classes" if fed.classes else ""),
-        fed.skew().describe() if fed.test.examples.labelled else _sizes(fed),
+        fed.skew().describe() if fed.test.examples.has_classes else _sizes(fed),
     ]
     if fed.more:
         further = ", ".join(f"{name} ({len(data)})" for name, data in fed.more.items())

@@ -50,7 +50,7 @@ class Targetless(DelegatingExamples):
         raise SettingError(WHY)
 
     @property
-    def labelled(self) -> bool:
+    def has_classes(self) -> bool:
         """Always False."""
         return False
 

@@ -29,6 +29,7 @@ from fedflat.experiments.run_folder.plugins_needed import needs_of, refuse_unmet
 from fedflat.models.spec import ModelSpec
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
+from fedflat.server.piece import ServerPiece
 from fedflat.settings.groups import CONTIGUOUS, DIRECT, SETTINGS, EvaluateSettings, RunSettings
 from fedflat.settings.setting import Setting, settings_of
 from fedflat.tasks.headline import Headline
@@ -81,7 +82,7 @@ class Experiment(RunSettings):
                 _resolve(self, one)
         super().__post_init__()
         if self.weighting is not None:
-            for piece in self.method.server:
+            for piece in self.server_pieces():
                 if piece.averages and piece.averages != self.weighting:
                     raise SettingError(
                         f"run: weighting={self.weighting!r} would change nothing, since {piece} "
@@ -99,16 +100,25 @@ class Experiment(RunSettings):
             )
         self.topology.refuse(self.method, self.pieces())
         check_privacy(self)
-        pieces = (*self.pieces(), *self.method.server, *self.method.averages)
+        pieces = (*self.pieces(), *self.server_pieces(), *self.method.averages)
         check_end("run", (self.local, self.topology, *pieces), self.rounds)
 
     def pieces(self) -> tuple[Piece, ...]:
         """The client's whole stack: the method's pieces, then the local clip, decay and
-        momentum."""
+        momentum.
+
+        A run setting that adds a client piece adds it here."""
         local = Method(client=self.local.pieces(keep=self.method.pooled), text="the local settings")
         if self.method.chained:
             return replace(self.method, client=self.method.client + local.client).client
         return (self.method + local).client
+
+    def server_pieces(self) -> tuple[ServerPiece, ...]:
+        """The server's whole stack: the method's pieces.
+
+        A run setting that adds a server piece adds it here, with ``+``, which sorts by stage.
+        """
+        return self.method.server
 
     @property
     def headline(self) -> Headline:
@@ -204,7 +214,7 @@ class Experiment(RunSettings):
             "on": repr(self.on) if _has_text_form(self.on, "data set") else None,
             "model": repr(self.model) if isinstance(self.model, ModelSpec) else None,
             "rounds": self.rounds,
-            **{name: getattr(self, name) for name in _OWN},
+            **{name: _plain(getattr(self, name)) for name in _OWN},
             **{one.name: _text(getattr(self, one.name)) for one in _REGISTERED},
         }
         named = [run[name] for name in ("on", "model", *(one.name for one in _REGISTERED))]
@@ -366,7 +376,7 @@ def from_texts(
         local=LocalTraining(**local),
         sampler=ClientSampler(**texts.sampler),
         evaluate=EvaluationSchedule(**texts.evaluate),
-        **{name: run[name] for name in _OWN if name in run},
+        **{name: _value(run[name], kind) for name, kind in _OWN.items() if name in run},
         **{one.name: run.get(one.name, one.default) for one in _REGISTERED},
         loss=loss,
     )
@@ -375,16 +385,20 @@ def from_texts(
 _REGISTERED = tuple(one for one in settings_of(RunSettings) if one.about.registered)
 """Settings that are given as registered names; a folder written before a setting existed has its
 default."""
-_OWN = tuple(
-    one.name
+_OWN = {
+    one.name: one.kind
     for one in settings_of(RunSettings)
     if one.name not in ("on", "model", "rounds") and one not in _REGISTERED
-)
-"""Settings that run.json keeps as they are, beside its groups."""
+}
+"""Settings that run.json keeps as plain values beside its groups, and their kinds."""
 
 
 def _plain(value: Scalar | Any) -> Any:
     return repr(value) if isinstance(value, Schedule) else value
+
+
+def _value(saved: Any, kind: str) -> Any:
+    return parse(saved, "schedule") if kind == "Scalar" and isinstance(saved, str) else saved
 
 
 def _text(value: object) -> str | None:

@@ -36,7 +36,7 @@ def groups_of(topology: Topology, population: ClientPopulation, fed: Federation)
 def counts_of(fed: Federation) -> tuple[tuple[int, ...], ...] | None:
     """Examples of each class, client by client, where there are classes and not too many
     clients."""
-    if not fed.here or not fed.test.examples.labelled or fed.population > EVERYBODY:
+    if not fed.here or not fed.test.examples.has_classes or fed.population > EVERYBODY:
         return None
     return tuple(
         tuple(fed.data(client).counts(fed.classes).tolist()) for client in range(fed.population)
@@ -53,7 +53,7 @@ def groups_among(spec: DataSpec, grouping: Grouping, seed: int) -> Grouped:
         raise SettingError(
             f"{grouping} needs clients' labels, and these data have no class for each example."
         )
-    labelled = fed.test.examples.labelled
+    labelled = fed.test.examples.has_classes
     population = ClientPopulation(
         fed.population,
         fed.sizes,

@@ -79,7 +79,7 @@ def exchange_kind(setup: RunSetup) -> Callable[..., Exchange]:
     def samples(t: int, client: int) -> int:
         return exp.local.samples(t, client, setup.registry.size(client))
 
-    one_exchange = all(piece.oracle_calls == 1 for piece in exp.method.server)
+    one_exchange = all(piece.oracle_calls == 1 for piece in exp.server_pieces())
     return partial(ChainExchange, samples=samples, one_exchange=one_exchange)
 
 

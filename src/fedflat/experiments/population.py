@@ -46,7 +46,7 @@ def open_population(
     exp: Experiment, fed: Federation, registry: ClientRegistry, learner: Learner
 ) -> ClientPopulation:
     """The clients as the topology sees them."""
-    classes = fed.classes if fed.test.examples.labelled else None
+    classes = fed.classes if fed.test.examples.has_classes else None
     fleet = fleet_of(exp)
     population = ClientPopulation(
         registry.population,

@@ -80,7 +80,7 @@ def describers_of(exp: Experiment, job: ClientJob) -> tuple[Describer, ...]:
     """Descriptions that the topology, the pieces and the initializer need before round 0."""
     pieces = [
         *(one.describers for one in job.pieces),
-        *(one.describers for one in exp.method.server),
+        *(one.describers for one in exp.server_pieces()),
     ]
     return tuple(dict.fromkeys(chain(exp.topology.describers, *pieces, exp.init.describers)))
 
@@ -107,7 +107,7 @@ def open_server_data(exp: Experiment, learner: Learner) -> ServerData | None:
     Raises `SettingError` if a piece needs data and there are none, or if the model cannot use them.
     """
     if exp.server_data is None:
-        for piece in exp.method.server:
+        for piece in exp.server_pieces():
             if piece.uses_data:
                 raise SettingError(
                     f"{piece} needs data of the server's own. Name some: --server-data 'digits()'."

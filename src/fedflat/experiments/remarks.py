@@ -86,6 +86,6 @@ def partition_notes(spec: DataSpec, fed: Federation | None = None) -> list[str]:
     partitions = [partition for partition in spec.partitions() if partition.note()]
     if not partitions:
         return []
-    counted = fed is not None and fed.here and fed.data(0).examples.labelled
+    counted = fed is not None and fed.here and fed.data(0).examples.has_classes
     mean = fed.skew().classes_mean if fed is not None and counted else None
     return list(dict.fromkeys(partition.note(mean) for partition in partitions))

@@ -206,7 +206,7 @@ def open_server(
     exp = setup.exp
     return FederatedServer(
         setup.server,
-        exp.method.server,
+        exp.server_pieces(),
         exchanges,
         [exp.lr(t) for t in range(exp.rounds)],
         exp.instruction,
@@ -328,7 +328,7 @@ def initial_state(
     ledger = replace(cost, clock=None if fleet_of(exp) is None else cost.clock or 0.0)
     models = dict.fromkeys(setup.server.slots, model)
     states = server_state_after(
-        exp.method.server, {slot: {} for slot in models}, models, 0, exp.rounds
+        exp.server_pieces(), {slot: {} for slot in models}, models, 0, exp.rounds
     )
     return RunState(0, models, states, averages, clients, ledger)
 

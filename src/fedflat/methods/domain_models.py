@@ -12,7 +12,7 @@ statistics are averaged by all images of a client.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -121,7 +121,7 @@ class SeparateMeans(ServerPiece):
         shares = replies.mean(self.key, "shares", replies.weighting)
         factors = torch.where(shares > 0, 1 / shares.clamp(min=1e-12), 0.0)
         scale = per_domain(context.learner.flat.layout, factors)
-        return replace(replies, delta=replies.delta * scale, uniform=replies.uniform * scale)
+        return replies.transformed(lambda mean: mean * scale)
 
 
 @method

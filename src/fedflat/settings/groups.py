@@ -148,7 +148,7 @@ class RunSettings(PlainFields):
         purpose=EXECUTION,
         metavar="KIND",
         allowed=(AUTO, DIRECT, QUICK),
-        later=True,
+        absent_in_old_runs=True,
     )
     on_bad: str = setting(
         "raise",
@@ -163,7 +163,7 @@ class RunSettings(PlainFields):
         "a round continues without clients that fail or are late if at least N reply",
         purpose=SERVER,
         low=1,
-        later=True,
+        absent_in_old_runs=True,
         default_text="a client that fails ends the run",
     )
 
@@ -218,6 +218,7 @@ class LocalSettings(PlainFields):
     epochs: int = setting(
         1,
         "local epochs per round",
+        amount=True,
         purpose=LOCAL,
         option="local_epochs",
         metavar="E",
@@ -227,6 +228,7 @@ class LocalSettings(PlainFields):
     steps: int | None = setting(
         None,
         "local steps per round, instead of epochs; data are reshuffled whenever they run out",
+        amount=True,
         purpose=LOCAL,
         option="local_steps",
         metavar="S",
@@ -236,11 +238,12 @@ class LocalSettings(PlainFields):
     max_steps: int | None = setting(
         None,
         "most local steps per round, for clients with many examples",
+        amount=True,
         purpose=LOCAL,
         option="max_local_steps",
         metavar="S",
         low=1,
-        later=True,
+        absent_in_old_runs=True,
         default_text="no limit",
     )
     batch_size: int = setting(64, "examples per step", purpose=LOCAL, metavar="B", low=1)
@@ -263,6 +266,7 @@ class LocalSettings(PlainFields):
     virtual: int | None = setting(
         None,
         "examples per client and round, drawn with repetition if the client has fewer (FedVC)",
+        amount=True,
         purpose=LOCAL,
         low=1,
         high=MOST_AT_ONCE,
@@ -271,7 +275,7 @@ class LocalSettings(PlainFields):
         False, "drop the last batch of an epoch if it is not full", purpose=LOCAL
     )
     orders: Orders | None = setting(
-        None, "the batches of each round and client, to replay another implementation"
+        None, "the batches of each round and client, to replay another implementation", amount=True
     )
 
     def __post_init__(self) -> None:

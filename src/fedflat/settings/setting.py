@@ -43,9 +43,11 @@ class About:
     registered: str = ""
     """The kind of registered names that it is written with, such as "initializer"; its default is a
     text or None."""
-    later: bool = False
-    """Whether run folders may lack it because they are older; it then has its default, or the value
-    in `from_json`."""
+    absent_in_old_runs: bool = False
+    """True if there are run folders from before this setting. Their value is its default, or the one
+    in `from_texts`."""
+    amount: bool = False
+    """True if it sets how much a client trains. `LocalTraining.optimizer_only` resets it."""
     unit: str = ""
     either: str = ""
     """Of the settings with the same word here, at most one may be given."""
@@ -151,8 +153,8 @@ def check(owner: str, group: object) -> None:
             continue
         words = about.label or name.replace("_", " ")
         low = float("-inf") if about.low is None else about.low
-        if one.kind == "int":
-            number(owner, words, value, low=low, high=about.high, whole=True)
+        if one.kind in ("int", "float"):
+            number(owner, words, value, low=low, high=about.high, whole=one.kind == "int")
         elif one.kind == "Scalar" and about.low is not None:
             scalar(owner, words, value, low=low, high=about.high)
         elif one.kind == "bool":

@@ -29,7 +29,7 @@ def examples_per_class(public: ClientData, per_class: int, seed: int) -> ClientD
 
 def check_public_set(owner: str, public: ClientData, fed: Federation, dtype: torch.dtype) -> None:
     """Refuse a public set that lacks a class, or that shares examples with a test set."""
-    if not public.examples.labelled or not fed.test.examples.labelled:
+    if not public.examples.has_classes or not fed.test.examples.has_classes:
         raise SettingError(
             f"{owner}: clients are compared by classes, but these data have no class for each "
             "example. Use another description."

@@ -163,7 +163,7 @@ class Task2Vec(Describer):
 
     def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
         """Refuse examples without classes, and a model without a layer before its last one."""
-        if not fed.test.examples.labelled:
+        if not fed.test.examples.has_classes:
             raise SettingError(
                 "task2vec: clients are described by their classes, but these data have none. Use "
                 "another description."

@@ -100,8 +100,8 @@ class Scenes(AnyExamples):
         )
 
     @property
-    def labelled(self) -> bool:
-        """See `AnyExamples.labelled`; no mask is read."""
+    def has_classes(self) -> bool:
+        """See `AnyExamples.has_classes`; no mask is read."""
         return False
 
     @property

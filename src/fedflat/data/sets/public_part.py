@@ -34,7 +34,7 @@ class Parted(DerivedSet):
 
     def parted(self, test: ClientData, seed: int) -> tuple[Tensor, Tensor]:
         """The positions in the test set that are public, and the others, each sorted."""
-        if not test.examples.labelled:
+        if not test.examples.has_classes:
             raise SettingError(
                 f"{self}: it takes examples of each class, and these examples do not have one "
                 "class each. Use data of classes."

@@ -18,6 +18,7 @@ SCALAR = (float, str)
 """A number, or the text of a schedule."""
 KINDS: dict[str, Schema] = {
     "int": int,
+    "float": float,
     "str": str,
     "bool": bool,
     "Scalar": SCALAR,
@@ -33,7 +34,7 @@ KINDS: dict[str, Schema] = {
 def _group(settings: Sequence[Setting], perhaps: str = "") -> dict[str, Schema]:
     """The object that holds these settings."""
     return {
-        one.path[-1] + ("?" if one.about.registered or one.about.later else perhaps): (
+        one.path[-1] + ("?" if one.about.registered or one.about.absent_in_old_runs else perhaps): (
             (kind, None) if one.type.endswith("None") else kind
         )
         for one in settings

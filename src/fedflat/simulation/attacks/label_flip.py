@@ -81,7 +81,7 @@ class LabelFlip(Attack):
         if not (
             attacked.learner.task.classifies
             and attacked.fed.classes
-            and attacked.fed.train.labelled
+            and attacked.fed.train.has_classes
         ):
             raise SettingError(
                 f"label_flip: classes are swapped, and {attacked.on} has none. "
