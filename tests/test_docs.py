@@ -77,3 +77,31 @@ def test_contributing_names_tests_that_exist() -> None:
     named = set(re.findall(r"\btests/[\w/]+(?:\.py)?", text))
     assert len(named) > 20
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def unknown_names(text: str) -> set[str]:
+    """Names of classes and paths of modules in a page that the package does not have."""
+    source = ROOT / "src" / "fedflat"
+    words = {
+        word
+        for path in source.rglob("*.py")
+        for word in re.findall(r"\w+", path.read_text("utf-8"))
+    }
+    codes = re.findall(r"`([^`\n]+)`", text)
+    classes = {name for code in codes for name in re.findall(r"\b[A-Z][a-z]+[A-Z]\w*", code)}
+    modules = {code for code in codes if re.fullmatch(r"(\w+/)+\w+\.(py|js)", code)}
+    roots = (source, ROOT)
+    return (classes - words - {"ThePiece"}) | {
+        path for path in modules if not any((root / path).exists() for root in roots)
+    }
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/design.md", "docs/glossary.md"])
+def test_pages_name_what_exists(page: str) -> None:
+    text = prose(ROOT / page).partition("## Old and new names")[0]
+    assert unknown_names(text) == set()
+
+
+def test_a_wrong_name_is_found() -> None:
+    text = "`ClientPool`, `ClientPoole.run`, `server/exchange.py`, `server/exchanges.py`"
+    assert unknown_names(text) == {"ClientPoole", "server/exchanges.py"}
