@@ -303,7 +303,7 @@ class Listening:
     """Visits here, keeps every letter with its reply and memory, and counts the gradients of each
     visit."""
 
-    heard: list[tuple[Request, Reply, ClientState]] = field(default_factory=list)
+    received: list[tuple[Request, Reply, ClientState]] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
     gradients: int = 0
 

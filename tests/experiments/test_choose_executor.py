@@ -43,7 +43,7 @@ def load(**more: Any) -> RunLoad:
 @pytest.mark.parametrize(
     ("loads", "executor", "why"),
     [
-        ([replace(SMALL, visits=100)], InProcess(1), "estimated at 2.0 ms, a whole run at 0.2 s"),
+        ([replace(SMALL, requests=100)], InProcess(1), "estimated at 2.0 ms, a whole run at 0.2 s"),
         ([SMALL], Stacked(1), "all clients of a round in one stack"),
         ([SMALL, replace(SMALL, cohort=1)], Stacked(1), "in one stack"),
         ([SMALL, replace(SMALL, stackable=False)], InProcess(1), "too short to be sent elsewhere"),
@@ -72,7 +72,7 @@ def test_one_choice_for_all_runs(loads: list[RunLoad], executor: Executor, why: 
 
 def test_what_is_known_of_a_run() -> None:
     known = load(clients_per_round=8, rounds=9000)
-    assert (known.visits, known.cohort, known.small, known.stackable) == (72_000, 8, True, True)
+    assert (known.requests, known.cohort, known.small, known.stackable) == (72_000, 8, True, True)
     assert not load(clients_per_round=7, rounds=9000).stackable
     assert not load(model="tiny_convnet", clients_per_round=8).small
     assert load(method="centralised").cohort == 1

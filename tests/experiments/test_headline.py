@@ -28,22 +28,22 @@ MIOU = Headline("miou", "mIoU", "%", 100.0)
 
 
 def result(
-    values: list[float], *, judged: Headline = RMSE, method: str = "fedavg()", seed: int = 0
+    values: list[float], *, headline: Headline = RMSE, method: str = "fedavg()", seed: int = 0
 ) -> Result:
     """A run with these scores after rounds 1, 2, ..., of which the last two count; on unseen data
     twice as much."""
     rows: list[dict[str, Any]] = [
         {
             "round": t,
-            judged.name: value,
+            headline.name: value,
             "loss": 9.0,
             "down": 100 * t,
             "up": 0,
-            "tests": {"unseen": {judged.name: 2 * value, "loss": 1.0}},
+            "tests": {"unseen": {headline.name: 2 * value, "loss": 1.0}},
         }
         for t, value in enumerate(values, 1)
     ]
-    return Result(method, seed, "done", len(values), 2, rows, Ledger(), headline=judged)
+    return Result(method, seed, "done", len(values), 2, rows, Ledger(), headline=headline)
 
 
 def cells(line: str) -> list[str]:

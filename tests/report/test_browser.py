@@ -26,7 +26,7 @@ from report.written_runs import (
     evaluations,
     write_analyses,
     write_analysis,
-    write_judged,
+    write_headline_run,
     write_pictures,
     write_recorded,
     write_rows,
@@ -219,7 +219,7 @@ def test_a_score_of_which_less_is_better(
     """No unit, no accuracy; the lowest is marked, and a click on its head brings the lowest first,
     the unknown last."""
     runs = compared(tmp_path, RMSE, unseen=True)
-    runs.append(write_judged(tmp_path / "bad", RMSE, [math.nan] * 4, method="fedyogi()"))
+    runs.append(write_headline_run(tmp_path / "bad", RMSE, [math.nan] * 4, method="fedyogi()"))
     page = open_page(runs)
     heads = page.locator(".results thead th")
     assert heads.all_inner_texts()[:5] == [
@@ -276,7 +276,9 @@ def test_scores_below_zero_are_drawn(
     open_page: Callable[[list[Path]], Any], tmp_path: Path
 ) -> None:
     """A curve from -1 to 0.5 stays within its frame."""
-    page = open_page([write_judged(tmp_path / "run", Headline("r2", "R²"), [-1.0, -0.5, 0.0, 0.5])])
+    page = open_page(
+        [write_headline_run(tmp_path / "run", Headline("r2", "R²"), [-1.0, -0.5, 0.0, 0.5])]
+    )
     chart = page.locator("#training figure").nth(0).locator("svg.chart")
     height = float(chart.get_attribute("height"))
     ys = [
@@ -924,7 +926,7 @@ def test_pictures_of_each_method_side_by_side(
     """A row for each example of the chosen test set, a column for each method that is not
     hidden."""
     runs = [
-        write_judged(tmp_path / name, MIOU, [0.2, 0.4], method=f"{name}()")
+        write_headline_run(tmp_path / name, MIOU, [0.2, 0.4], method=f"{name}()")
         for name in ("fedavg", "fedsam")
     ]
     for guess, run in enumerate(runs):

@@ -14,7 +14,7 @@ from fedflat.errors import SettingError
 from fedflat.experiments.results.ranking import RankedRun, lead, leader
 from fedflat.report import collect, write_report
 from fedflat.tasks.headline import Headline
-from report.written_runs import write_judged, write_run
+from report.written_runs import write_headline_run, write_run
 
 RMSE = Headline("rmse", higher_is_better=False)
 MIOU = Headline("miou", "mIoU", "%", 100.0)
@@ -24,7 +24,7 @@ METHODS = ("fedavg()", "fedsam(rho=0.1)")
 def compared(root: Path, headline: Headline, *, unseen: bool = False) -> list[Path]:
     """Two methods, two seeds: the second method has half the score of the first in every round."""
     return [
-        write_judged(
+        write_headline_run(
             root / f"{headline.name}-{place}-{seed}",
             headline,
             [(0.9 - 0.1 * t + 0.01 * seed) / (place + 1) for t in range(4)],
@@ -65,7 +65,7 @@ def test_the_highest_leads_in_per_cent(tmp_path: Path) -> None:
     assert found["boards"][0]["ahead"] == 0
     assert found["lead"] == "fedavg() leads with the highest mIoU, 65.50 ± 0.71 % (2 seeds)."
     assert "mIoU %" in found["text"]
-    one = collect([write_judged(tmp_path / "one", MIOU, [0.5])])
+    one = collect([write_headline_run(tmp_path / "one", MIOU, [0.5])])
     assert one["lead"] == "fedavg() reaches mIoU 50.00 % (1 seed)."
 
 
@@ -115,9 +115,9 @@ def test_different_scores_are_never_ranked_together(tmp_path: Path) -> None:
 def test_a_seed_that_goes_on_does_not_swap_methods(tmp_path: Path) -> None:
     """The first method's first seed has not ended, so its summary comes from one that is read
     later."""
-    write_judged(tmp_path / "a", RMSE, [0.9], method="fedavg()", status="running")
-    write_judged(tmp_path / "b", RMSE, [0.8], method="fedprox()")
-    write_judged(tmp_path / "c", RMSE, [0.7], method="fedavg()", seed=1)
+    write_headline_run(tmp_path / "a", RMSE, [0.9], method="fedavg()", status="running")
+    write_headline_run(tmp_path / "b", RMSE, [0.8], method="fedprox()")
+    write_headline_run(tmp_path / "c", RMSE, [0.7], method="fedavg()", seed=1)
     found = collect([tmp_path / name for name in "abc"])
     assert [(one["name"], one["score"]) for one in found["methods"]] == [
         ("fedavg()", 0.7),
@@ -129,7 +129,7 @@ def test_a_seed_that_goes_on_does_not_swap_methods(tmp_path: Path) -> None:
 def test_the_target_of_a_report(tmp_path: Path, target: str, rounds: list[str]) -> None:
     """0.9, 0.8, 0.7, 0.6 and half of it."""
     runs = [
-        write_judged(
+        write_headline_run(
             tmp_path / method, RMSE, [s / (1 + place) for s in (0.9, 0.8, 0.7, 0.6)], method=method
         )
         for place, method in enumerate(METHODS)

@@ -8,14 +8,20 @@ import pytest
 
 from fedflat.report import collect
 from report.test_headlines import MIOU, RMSE
-from report.written_runs import picture, write_analysis, write_judged, write_pictures, write_run
+from report.written_runs import (
+    picture,
+    write_analysis,
+    write_headline_run,
+    write_pictures,
+    write_run,
+)
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> list[Path]:
     """Two methods on the same examples."""
     found = [
-        write_judged(tmp_path / name, MIOU, [0.2, 0.4], method=f"{name}()")
+        write_headline_run(tmp_path / name, MIOU, [0.2, 0.4], method=f"{name}()")
         for name in ("fedavg", "fedsam")
     ]
     for guess, run in enumerate(found):
@@ -53,13 +59,13 @@ def test_what_is_missing_goes_by_what_runs_are_judged_by(tmp_path: Path, runs: l
     output = collect(runs)["missing"][0]
     assert output.startswith("Not analysed: confusion matrices, eigenvalues")
     assert "scores on corrupted images" in output
-    other = write_judged(tmp_path / "rmse", RMSE, [1.0, 0.9])
+    other = write_headline_run(tmp_path / "rmse", RMSE, [1.0, 0.9])
     output = collect([other])["missing"][0]
     assert output.startswith("Not analysed: eigenvalues")
     assert "scores on corrupted images" in output
     assert "accura" not in output
     assert "scores on corrupted images" in collect([write_run(tmp_path / "run")])["missing"][0]
-    write_judged(tmp_path / "more", MIOU, [0.1, 0.2], method="fedprox()")
+    write_headline_run(tmp_path / "more", MIOU, [0.1, 0.2], method="fedprox()")
     assert "No pictures of masks of fedprox()." in collect([*runs, tmp_path / "more"])["missing"]
 
 

@@ -82,7 +82,7 @@ def write_run(
     return folder
 
 
-def write_judged(
+def write_headline_run(
     folder: Path, headline: Headline, scores: list[float], *, unseen: bool = False, **more: Any
 ) -> Path:
     """A run that is judged by something else, with these scores; on data of unseen clients twice as

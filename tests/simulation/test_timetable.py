@@ -39,7 +39,7 @@ def alone(client: int, work: float, down: float = 0, up: float = 0) -> ChainPlan
 SLOW, FAST = Device(1, 10, 5, 0.5), Device(2, 20, 10, 0.25)
 
 
-def test_a_visit_receives_computes_and_sends() -> None:
+def test_a_client_receives_computes_and_sends() -> None:
     # slow: 0.5 + 100/10, 12/1, 0.5 + 50/5
     assert fleet(SLOW).seconds(0, 12, 100, 50) == 10.5 + 12 + 10.5
     assert fleet(FAST).seconds(0, 12, 100, 50) == 5.25 + 6 + 5.25
@@ -230,7 +230,7 @@ def test_an_exchange_is_as_long_as_what_it_waits_for(
     kept = [
         one
         for place, one in enumerate(found.ended)
-        if place not in found.surplus and one.visit is None
+        if place not in found.surplus and one.request is None
     ]
     assert all(one.at <= found.over for one in kept)
     assert found.over == max([one.at for one in kept] + [one.at for one in found.lost.values()])
