@@ -57,7 +57,7 @@ def job(
     )
 
 
-def letter(what: ClientJob, client: int = 2, t: int = 5, **more: Any) -> Request:
+def request(what: ClientJob, client: int = 2, t: int = 5, **more: Any) -> Request:
     model = what.learner.initial()
     return Request(client, Broadcast(t, model.params, model.buffers, 0.1, **more), {})
 
@@ -72,23 +72,23 @@ def test_a_visit_is_a_pure_function() -> None:
     ).double()
     what = job(*(feddyn(0.1) + sam(0.1)).client, model=dropout, local=LocalTraining(batch_size=3))
     torch.manual_seed(1)
-    one, memory = run_client(what, letter(what), FED.data(2))
+    one, memory = run_client(what, request(what), FED.data(2))
     state = torch.random.get_rng_state()
-    run_client(what, letter(what, client=1), FED.data(1))
+    run_client(what, request(what, client=1), FED.data(1))
     assert torch.equal(torch.random.get_rng_state(), state)
     torch.manual_seed(2)
-    again, same = run_client(what, letter(what), FED.data(2))
+    again, same = run_client(what, request(what), FED.data(2))
     assert torch.equal(one.delta, again.delta)
     assert torch.equal(one.buffers, again.buffers)
     assert one.metrics == again.metrics
     assert torch.equal(memory["dual"]["sigma"], same["dual"]["sigma"])
-    other, _ = run_client(what, letter(what, t=6), FED.data(2))
+    other, _ = run_client(what, request(what, t=6), FED.data(2))
     assert not torch.equal(one.delta, other.delta)
 
 
 def test_neither_the_mail_nor_the_memory_is_changed() -> None:
     what = job(*feddyn(0.1).client)
-    start = letter(what)
+    start = request(what)
     params = start.broadcast.params.clone()
     _, state = run_client(what, start, FED.data(2))
     kept = state["dual"]["sigma"].clone()
@@ -140,7 +140,7 @@ def test_who_is_called_when() -> None:
     NOTES.clear()
     SEEN.clear()
     what = job(Diary("a"), Second("b", 0.5), local=LocalTraining(batch_size=5))
-    start = letter(what)
+    start = request(what)
     start = replace(start, broadcast=start.broadcast.enclose("second", hint=torch.ones(1)))
     reply, _ = run_client(what, start, FED.data(2))
     step = ["gradient b", "gradient a"]  # the outer piece is asked first
@@ -199,7 +199,7 @@ def test_a_term_is_part_of_the_loss(rho: float) -> None:
     """One full-batch step against autograd; with SAM the term is in the ascent as in the
     descent."""
     what = job(Hidden(2.0), *((Sam(rho),) if rho else ()), local=LocalTraining(batch_size=9))
-    reply, _ = run_client(what, letter(what), FED.data(2))
+    reply, _ = run_client(what, request(what), FED.data(2))
     module, (x, y) = network(), DATA[2]
     params = list(module.parameters())
 
@@ -238,7 +238,7 @@ def test_the_gradient_over_all_examples() -> None:
 def test_a_mail_may_ask_for_the_gradient_instead_of_a_walk() -> None:
     what = job(*feddyn(0.1).client)
     state = {"dual": {"sigma": torch.ones(3)}}
-    asking = replace(letter(what, instruction=Gradient()), state=state)
+    asking = replace(request(what, instruction=Gradient()), state=state)
     reply, after = run_client(what, asking, FED.data(2))
     assert torch.equal(
         reply.delta, full_gradient(what.learner, FED.data(2), asking.broadcast.params)
@@ -254,12 +254,12 @@ def test_asking_for_the_gradient_is_a_pure_function() -> None:
     what = job(model=nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double())
     torch.manual_seed(1)
     state = torch.random.get_rng_state()
-    one, _ = run_client(what, letter(what, instruction=Gradient()), FED.data(2))
+    one, _ = run_client(what, request(what, instruction=Gradient()), FED.data(2))
     assert torch.equal(torch.random.get_rng_state(), state)
     torch.manual_seed(2)
-    again, _ = run_client(what, letter(what, instruction=Gradient()), FED.data(2))
+    again, _ = run_client(what, request(what, instruction=Gradient()), FED.data(2))
     assert torch.equal(one.delta, again.delta)
-    other, _ = run_client(what, letter(what, t=6, instruction=Gradient()), FED.data(2))
+    other, _ = run_client(what, request(what, t=6, instruction=Gradient()), FED.data(2))
     assert not torch.equal(one.delta, other.delta)
 
 
@@ -294,7 +294,7 @@ def test_a_visit_starts_from_the_buffers_it_was_sent(ask: Instruction) -> None:
     found = []
     for before in (2.0, 50.0):
         what.learner.flat.buffers = torch.tensor([before])
-        found.append(run_client(what, letter(what, instruction=ask), FED.data(2))[0])
+        found.append(run_client(what, request(what, instruction=ask), FED.data(2))[0])
     assert torch.equal(found[0].delta, found[1].delta)
     if ask.trains:
         early = [reply.extras["early"] for reply in found]
@@ -312,7 +312,7 @@ def test_a_mail_may_ask_for_the_last_layer_only() -> None:
     )
     local = LocalTraining(batch_size=4, epochs=2)
     tuned, state = run_client(
-        what := job(*pieces, local=local), letter(what, instruction=FineTune()), FED.data(2)
+        what := job(*pieces, local=local), request(what, instruction=FineTune()), FED.data(2)
     )
     head = what.learner.flat.layout.classifier()
     assert not tuned.delta[~head].any()
@@ -326,7 +326,7 @@ def test_a_mail_may_ask_for_the_last_layer_only() -> None:
         cross_entropy(module(x[places]), y[places]).backward()
         stepper.step()
     end = nn.utils.parameters_to_vector(module.parameters()).detach()
-    torch.testing.assert_close(letter(what).broadcast.params - tuned.delta, end, rtol=0, atol=1e-12)
+    torch.testing.assert_close(request(what).broadcast.params - tuned.delta, end, rtol=0, atol=1e-12)
 
 
 @dataclass(frozen=True, repr=False)
@@ -384,11 +384,11 @@ def test_a_bad_reply_is_named_and_diagnosed(value: float) -> None:
 def test_where_the_first_bad_number_came_from() -> None:
     bad = job(Spoil("spoil", client=2, round=0))
     assert (
-        diagnose(bad, letter(bad), FED.data(2))
+        diagnose(bad, request(bad), FED.data(2))
         == f"the first bad number came out of {bad.pieces[0]!r}"
     )
     huge = job(local=LocalTraining(batch_size=9))
-    start = letter(huge)
+    start = request(huge)
     spoilt = replace(
         start, broadcast=replace(start.broadcast, params=start.broadcast.params * math.nan)
     )
@@ -401,7 +401,7 @@ def test_where_the_first_bad_number_came_from() -> None:
     raw = ClientJob(
         Learner(network(), (4,), 3, seed=0, dtype="float64", loss=_bad_loss), (), LocalTraining(), 0
     )
-    assert "came out of the batch gradient" in diagnose(raw, letter(raw), FED.data(2))
+    assert "came out of the batch gradient" in diagnose(raw, request(raw), FED.data(2))
 
 
 def _bad_loss(output: Tensor, y: Tensor) -> Tensor:

@@ -41,15 +41,15 @@ RMSE = Headline("rmse", higher_is_better=False)
 ARGUMENTS = {"on": "digits(lda(0))", "model": "mlp()", "rounds": 100, "method": "fedavg()"}
 
 
-def status(name: str, reported: float, *values: float, judged: Headline = RMSE) -> CellStatus:
+def status(name: str, reported: float, *values: float, headline: Headline = RMSE) -> CellStatus:
     cell = TableCell(
-        name=f"paper/{name}", arguments=ARGUMENTS, reported=reported, measure=judged.name
+        name=f"paper/{name}", arguments=ARGUMENTS, reported=reported, measure=headline.name
     )
     seeds = [
         Seed(i, f"{name}/{i}", "done", 100, 1.0, [(100, value)], value, 1)
         for i, value in enumerate(values)
     ]
-    return CellStatus(PlannedCell(cell, 100, False, ["server"], 10, {}, judged), seeds)
+    return CellStatus(PlannedCell(cell, 100, False, ["server"], 10, {}, headline), seeds)
 
 
 def test_a_run_is_read_by_its_headline() -> None:
