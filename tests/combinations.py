@@ -1,5 +1,4 @@
-"""Which methods can stand together: every base method with every addition, tried on a small
-problem.
+"""Which methods can be combined: every base method with every addition, on a small problem.
 
 `matrix` returns the table of docs/combinations.md; ``python tests/combinations.py`` prints it.
 """

@@ -1,4 +1,4 @@
-"""What every test runs with."""
+"""Settings for all tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every base method with local probes, MAN, averages of models and server momentum: it trains, or
+"""Every base method with probes, MAN, model averages and server momentum: it trains, or the error
 says why not."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The suite itself: what the user's shell has set changes no test."""
+"""The suite does not depend on the user's environment variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stacks: ``+`` sorts, `chain` keeps, and what cannot stand together is refused."""
+"""Methods: ``+`` sorts pieces, `chain` keeps their order, and impossible combinations are refused."""
 
 from __future__ import annotations
 

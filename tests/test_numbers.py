@@ -1,5 +1,4 @@
-"""Numbers as users give them: one place for their ranges, numpy's as good as Python's, 1e3 is
-whole."""
+"""Numbers as users give them: one check of ranges, NumPy's scalars as Python's, 1e3 is whole."""
 
 from __future__ import annotations
 

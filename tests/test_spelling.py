@@ -1,4 +1,4 @@
-"""The small language: what is read prints again, what is not in it is refused, and nothing is
+"""The text language: every text that is read prints again, others are refused, and nothing is
 evaluated."""
 
 from __future__ import annotations

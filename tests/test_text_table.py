@@ -1,4 +1,4 @@
-"""Tables as wide as there is room: no cell is lost, none stands under another's head."""
+"""Tables in a given width: no cell is lost, and each is under its own head."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The same seeded experiments in two checkouts, compared bit for bit: the net under every redesign.
+"""The same seeded experiments in two checkouts, compared bit for bit, for refactorings.
 
     python tests/two_checkouts.py OLD NEW            # folders of two checkouts, e.g. of `git worktree add`
     python tests/two_checkouts.py OLD NEW --only fedsam --keep folder
 
-Every method of the common table, the executors, resumed runs, shadows, personal models and analyses
+Every method of the common table, the executors, resumed runs, averages, personal models and analyses
 are run in each checkout by a process of its own, in turn. Then every parameter, metric and file is
 compared; what a clock or a digest over a clock says is left out. Nothing is pasted: both sides are
 computed here and now. It says what it compared, what differed and what only the new one writes, and
@@ -49,6 +49,8 @@ RENAMED = {
     "watch.jsonl": "recorded.jsonl",
     "param_norm": "norms",
     "feature_norms": "features",
+    "shadow": "average",
+    "recovery_visits": "recovery_requests",
 }
 """Words in the names of files and values that an older checkout writes differently."""
 PASSED_OVER = {"lock", "report.html"}

@@ -1,4 +1,4 @@
-"""A run that several tests here look at."""
+"""A run that several tests in this folder use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients' models on their own data and on everybody's."""
+"""Client models on their own data and on everyone's data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Pictures, confusions and styles of runs, against plain PyTorch and numbers worked out by hand."""
+"""Pictures, confusion matrices and styles of runs, against plain PyTorch and numbers derived by
+hand."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""``fedflat predict``: masks and classes of pictures in files, against plain PyTorch on the same
-pixels."""
+"""``fedflat predict``: masks and classes of image files, against plain PyTorch on the same pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What benchmarks import of fedflat is there: they run too seldom to find out by themselves."""
+"""What benchmarks import from fedflat exists. Benchmarks themselves run too seldom to show it."""
 
 from __future__ import annotations
 

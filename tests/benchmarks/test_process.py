@@ -1,4 +1,4 @@
-"""Those who take part in a benchmark end with who asked them to, whatever ended it."""
+"""Processes of a benchmark end with the process that started them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A reader of standard output or standard error that leaves: the work is done to its end, with
-status 0."""
+"""A reader of standard output or error that closes: the command finishes its work, with status 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is wrong is said in one message, with status 2, and nothing is written."""
+"""Wrong use ends with one message and status 2, and nothing is written."""
 
 from __future__ import annotations
 

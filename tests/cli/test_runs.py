@@ -1,4 +1,4 @@
-"""``fedflat run``, ``compare`` and ``resume``, typed."""
+"""The commands ``fedflat run``, ``compare`` and ``resume``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""On a terminal: a live line that is gone over again and again. A real pseudo-terminal, a real
-process."""
+"""The live progress line, on a real pseudo-terminal in a real process."""
 
 from __future__ import annotations
 

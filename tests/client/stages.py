@@ -1,4 +1,4 @@
-"""A visit without a run: pieces on a gradient written by hand."""
+"""One request without a run: pieces on a gradient written by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models are judged alike, however images lie in memory."""
+"""Evaluation gives the same scores in both memory formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pull, clip, decay, momentum: each by its formula, and in their order."""
+"""Proximal term, clip, weight decay and momentum: each by its formula, and in their order."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a server asks of a client is an object that runs itself, alone, in a stack or in a
-worker."""
+"""Instructions run on one client, in a stack and in a worker."""
 
 from __future__ import annotations
 

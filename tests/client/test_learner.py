@@ -1,4 +1,4 @@
-"""The module and its loss: drawn by the seed, opened once, checked against the data."""
+"""The learner: initial weights by the seed, opened once, checked against the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images lie in memory as the layers are quickest, or as they are told to, and the numbers stay."""
+"""Images in the channels-last or contiguous memory format give the same numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rate that falls within a visit: published numbers, loops, and what it goes with."""
+"""The learning rate that decreases within local training: published numbers, and plain loops."""
 
 from __future__ import annotations
 

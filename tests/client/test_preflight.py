@@ -1,4 +1,4 @@
-"""What cannot be trained is refused by a step before the first round."""
+"""A trial step before the first round refuses what cannot be trained."""
 
 from __future__ import annotations
 

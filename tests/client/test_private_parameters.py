@@ -1,4 +1,4 @@
-"""What stays with the client: FedBN, SiLoBN and private heads."""
+"""Parameters that stay with the client: FedBN, SiLoBN and private heads."""
 
 from __future__ import annotations
 

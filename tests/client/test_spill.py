@@ -1,4 +1,4 @@
-"""Records in a file: what is written is read, room is used again, and nothing that counts is
+"""Records in a file: they are read as written, free space is reused, and nothing in use is
 overwritten."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What clients remember is taken over when the round is done, and only then; beyond the budget it
-is on disk."""
+"""Client states count only after the round is done; beyond the budget they are on disk."""
 
 from __future__ import annotations
 

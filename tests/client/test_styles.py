@@ -1,5 +1,4 @@
-"""CFSI and LAB as pieces: who is given whose style, what that costs and tells, and where it changes
-nothing."""
+"""CFSI and LAB as pieces: which client gets whose style, what that costs and discloses."""
 
 from __future__ import annotations
 

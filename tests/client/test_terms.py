@@ -1,4 +1,4 @@
-"""MAN: what it sees, what it costs, and that it leaves no trace."""
+"""MAN: what it measures, what it costs, and that it leaves no hooks behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One visit: a pure function, with notes when it fails and a diagnosis when its numbers go bad."""
+"""One request: a pure function; its failures name the cause, and bad numbers are diagnosed."""
 
 from __future__ import annotations
 
@@ -326,7 +326,9 @@ def test_a_mail_may_ask_for_the_last_layer_only() -> None:
         cross_entropy(module(x[places]), y[places]).backward()
         stepper.step()
     end = nn.utils.parameters_to_vector(module.parameters()).detach()
-    torch.testing.assert_close(request(what).broadcast.params - tuned.delta, end, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        request(what).broadcast.params - tuned.delta, end, rtol=0, atol=1e-12
+    )
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,4 +1,4 @@
-"""Data are opened once for each seed, however many runs of a study ask for them."""
+"""Data are opened once per seed, even if several runs of a study use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The diabetes study: scikit-learn's numbers, standardised with those that are trained on."""
+"""The diabetes data: scikit-learn's numbers, standardised with those of the training set."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""``image_folder``: who holds which pictures, the bits of a run in memory, a run killed and gone on
-with."""
+"""``image_folder``: clients, the same bits as in memory, and a run that is killed and resumed."""
 
 from __future__ import annotations
 

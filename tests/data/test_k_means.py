@@ -1,5 +1,4 @@
-"""k-means: clusters that nobody could choose otherwise, and the same result with every number of
-threads."""
+"""k-means: clear clusters are found, with the same result for every number of threads."""
 
 from __future__ import annotations
 

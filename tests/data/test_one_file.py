@@ -1,5 +1,4 @@
-"""A data set is one file: nothing else is touched to say it, fetch it, list it and make it
-public."""
+"""A data set is one file: its name, download, listing and public name follow from it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Texts of unequal length in dialects: the same always, filled up with what counts nowhere, and
-learnable."""
+"""Texts of unequal length in dialects: deterministic, padded with what does not count, learnable."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The street world as a data set: clients made when they are asked for, domains dealt out evenly,
-named test sets."""
+"""The street world as a data set: clients made on demand, domains in equal shares, named test
+sets."""
 
 from __future__ import annotations
 

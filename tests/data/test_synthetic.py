@@ -1,5 +1,4 @@
-"""Clients drawn when they are asked for: reproducible, learnable, as different as said, and as many
-as one likes."""
+"""Synthetic clients made on demand: reproducible, learnable, as heterogeneous as requested."""
 
 from __future__ import annotations
 

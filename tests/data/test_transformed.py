@@ -1,4 +1,4 @@
-"""Known domains by transformation: what is done to images, who gets which domain, what is refused."""
+"""Known domains by transformation: the changed images, the domain of each client, refusals."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Clients without labels: there are none to be read, and a method that learns without them never
-asks."""
+"""Clients without labels: reading one is an error, and methods that need none work."""
 
 from __future__ import annotations
 

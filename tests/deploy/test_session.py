@@ -1,4 +1,4 @@
-"""What the server and clients say to each other, with queues in place of a network."""
+"""The messages between server and clients, with queues in place of a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages come out as they went in, or are refused."""
+"""Messages in the wire format are decoded as they were encoded, or refused."""
 
 from __future__ import annotations
 

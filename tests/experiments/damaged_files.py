@@ -1,4 +1,4 @@
-"""Real run folders to be damaged, and what a file may be instead of a file."""
+"""Real run folders to damage, and objects that can stand in place of a file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A describer, and a client piece, a server piece and a start that want to know what clients say of
-themselves."""
+"""A describer, and a client piece, a server piece and an initializer that use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real processes of a run, killed at any moment and taken up again."""
+"""Real processes of a run that are killed at any moment and resumed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The command line in a process that stops itself at a given point, as by SIGSTOP, for a test to
-kill or to go on with.
+"""The command line in a process that stops itself at a given call, so that a test can kill or
+continue it.
 
     python stopping.py fedflat.experiments.run_folder.checkpoints:Store.write 3 run fedavg ...
 

@@ -1,4 +1,4 @@
-"""Chains on their way: what the reply of a whole chain is made of."""
+"""The reply of a whole chain of clients."""
 
 from __future__ import annotations
 

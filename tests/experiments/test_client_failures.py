@@ -1,5 +1,4 @@
-"""Visits that end without a reply: who may be missing, what the round is then, and where it is
-written."""
+"""Requests without a reply: which failures a round tolerates, its numbers, and its record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server runs without ever opening what clients hold: others visit them."""
+"""A server runs with a client registry and never opens clients' data."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Run folders that were changed, mixed up, or made to do harm: noticed by every reader, or
-healed."""
+"""Run folders that were edited, mixed up or forged: every reader notices, or repairs them."""
 
 from __future__ import annotations
 

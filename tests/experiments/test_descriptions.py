@@ -1,5 +1,5 @@
-"""What clients say of themselves before round 0: asked once, by any executor, counted, kept, told
-on, gone on with."""
+"""Descriptions before round 0: requested once, by any executor, counted, stored, shared and
+resumed."""
 
 from __future__ import annotations
 

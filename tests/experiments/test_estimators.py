@@ -1,5 +1,4 @@
-"""FedSeq's estimators in whole runs, said as text: groups worked out by hand, and what was sent by
-plain loops."""
+"""FedSeq's estimators in whole runs: groups derived by hand, and messages by plain loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process in which nobody has registered anything, without starting one."""
+"""A registry without registered names, without a new process."""
 
 from __future__ import annotations
 

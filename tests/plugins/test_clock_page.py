@@ -1,4 +1,4 @@
-"""The clock of one's own that docs/clock.md prints."""
+"""The clock that docs/clock.md prints."""
 
 from __future__ import annotations
 

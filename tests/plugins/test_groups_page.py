@@ -1,4 +1,4 @@
-"""What docs/groups.md prints: its commands, and the describer and the piece of one's own."""
+"""The commands, the describer and the piece that docs/groups.md prints."""
 
 from __future__ import annotations
 

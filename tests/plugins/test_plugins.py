@@ -1,4 +1,4 @@
-"""Where code of others comes from, what a run remembers of it, and what it refuses."""
+"""Where plugins come from, what a run records of them, and what it refuses."""
 
 from __future__ import annotations
 

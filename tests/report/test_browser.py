@@ -1,4 +1,4 @@
-"""The page in a browser: it draws, reads, turns, sorts, and asks nobody for anything."""
+"""The page in a browser: it draws, sorts and rotates, and sends no request."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The report of runs that are judged by something else than the accuracy, and of some that are not
-judged alike."""
+"""The report of runs with other headline scores than accuracy, and of runs with different ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One bad run among good ones: the good ones are shown, the bad one is named."""
+"""One bad run among good ones: the page shows the good ones and names the bad one."""
 
 from __future__ import annotations
 

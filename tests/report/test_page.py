@@ -1,4 +1,4 @@
-"""The page as a text: whole, safe, small."""
+"""The page as text: complete, safe, small."""
 
 from __future__ import annotations
 

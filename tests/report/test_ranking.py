@@ -1,4 +1,4 @@
-"""Nobody is called the best whom the spread does not show to be."""
+"""No method is called the best unless the spread over seeds shows it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Run folders written by hand, whose numbers can be worked out, and analyses of a bowl whose
-Hessian is known."""
+"""Run folders written by hand with known numbers, and analyses of a quadratic whose Hessian is
+known."""
 
 from __future__ import annotations
 

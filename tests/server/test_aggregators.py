@@ -1,4 +1,4 @@
-"""Robust rules against numpy and brute force, and against somebody who lies."""
+"""Robust aggregators against NumPy and brute force, and with a malicious client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means of models by their definitions, what they cost, and what they leave alone."""
+"""Model averages by their definitions, their cost, and what they leave unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The server's stack: who is asked first, what is kept, and that nothing old is changed."""
+"""The server's stack: the order of calls, the states that are stored, and that no state is changed
+in place."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The server's probes: where the cohort is asked, what it forgets, and from where the step is
-taken."""
+"""The server's probes: where clients train, and from where the step is taken."""
 
 from __future__ import annotations
 

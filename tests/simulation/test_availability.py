@@ -1,4 +1,4 @@
-"""When clients are there."""
+"""When clients are available."""
 
 from __future__ import annotations
 

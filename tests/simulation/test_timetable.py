@@ -1,4 +1,4 @@
-"""When exchanges end: numbers worked out by hand, and what must hold of any exchange."""
+"""When exchanges end: numbers derived by hand, and properties of every exchange."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one score a run is judged by."""
+"""The headline score of a run."""
 
 from __future__ import annotations
 

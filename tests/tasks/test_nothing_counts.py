@@ -1,5 +1,5 @@
-"""Masks in which nothing counts: at a client, at all of them, in the test set; classes that are
-nowhere, or unknown."""
+"""Masks in which no pixel counts: at one client, at all, in the test set; and classes without
+pixels."""
 
 from __future__ import annotations
 

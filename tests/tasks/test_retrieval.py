@@ -1,4 +1,4 @@
-"""Mining: which triples are taken, by which model, and what they cost."""
+"""Mining: which triplets are chosen, by which model, and what they cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks in runs: further test sets, stacks of clients, refusals, and a task of somebody else on the
+"""Tasks in runs: further test sets, stacks of clients, refusals, and a plugin's task on the
 command line."""
 
 from __future__ import annotations

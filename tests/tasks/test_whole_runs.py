@@ -1,5 +1,5 @@
-"""Whole runs of every task, as a person makes them: trained here and in workers, killed and
-resumed, analysed, shown.
+"""Whole runs of every task as a user makes them: in workers, killed and resumed, analysed,
+reported.
 
 The data are made on the spot or come with scikit-learn. Sizes are as small as they can be.
 """

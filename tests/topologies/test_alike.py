@@ -1,4 +1,4 @@
-"""Groups of like clients, by what they say of themselves or by a column of the data."""
+"""Groups of similar clients, by descriptions or by a column of the data."""
 
 from __future__ import annotations
 

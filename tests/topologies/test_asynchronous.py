@@ -1,5 +1,5 @@
-"""Servers that do not wait: FedAsync and FedBuff against their twins, what they reduce to, what
-they send and keep."""
+"""Asynchronous servers: FedAsync and FedBuff against their twins, their limits, messages and
+state."""
 
 from __future__ import annotations
 

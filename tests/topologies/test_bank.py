@@ -1,4 +1,4 @@
-"""FedAsyncSeq: models that go from superclient to superclient and meet now and then."""
+"""FedAsyncSeq: models that move between superclients and are merged every R rounds."""
 
 from __future__ import annotations
 

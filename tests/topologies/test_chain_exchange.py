@@ -1,5 +1,4 @@
-"""Chains that go on by themselves, in whatever order their visits end: the bits of chains that wait
-for each other."""
+"""Chains that proceed independently give the same bits as chains that wait for each other."""
 
 from __future__ import annotations
 

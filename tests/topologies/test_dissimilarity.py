@@ -1,4 +1,4 @@
-"""How unlike two descriptions are: numbers worked out by hand, and what holds always."""
+"""Dissimilarities: numbers derived by hand, and properties of all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups: those worked out by hand, what holds for all of them, and what is refused."""
+"""Groups derived by hand, properties of all groupings, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many groups there are in a round of FedSeq2Par."""
+"""The number of groups in each round of FedSeq2Par."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains that are gone through several times, and superclients whose number grows (FedSeq2Par)."""
+"""Chains with several passes, and a growing number of superclients (FedSeq2Par)."""
 
 from __future__ import annotations
 

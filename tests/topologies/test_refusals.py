@@ -1,5 +1,4 @@
-"""What means nothing in a topology is refused with a sentence that names both, before anything is
-done."""
+"""Impossible combinations with a topology are refused before anything runs; the error names both."""
 
 from __future__ import annotations
 

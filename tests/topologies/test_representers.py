@@ -1,4 +1,4 @@
-"""From what clients sent to the vectors they are grouped by."""
+"""From descriptions to the vectors by which clients are grouped."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Runs with a topology: stopped and killed and gone on with, in any executor, counted, evaluated,
-said on the real command line, and written outside the package."""
+"""Runs with a topology: stopped, killed and resumed, in every executor, on the command line, and
+from a plugin."""
 
 from __future__ import annotations
 

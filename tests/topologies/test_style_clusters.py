@@ -1,5 +1,5 @@
-"""Clusters by style: the numbers of LADD, which part is whose, and which model judges which
-image."""
+"""Clusters by style: LADD's numbers, shared and private parts, and which model is evaluated on
+which image."""
 
 from __future__ import annotations
 

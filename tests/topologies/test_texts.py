@@ -1,5 +1,5 @@
-"""Methods that bring their topology: one text, with others beside it in a study, and nothing that
-contradicts it."""
+"""Methods with a topology of their own: one text, beside others in a study, without
+contradictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several models of the server, and nobody who replies to one of them: it stays as it was."""
+"""Several server models, one without replies: it does not change."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Smooth pictures that look like something: clouds of colour with edges, made from nothing but a
-seed."""
+"""Smooth synthetic images with edges, made from a seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Light, colour, bending, coarse pixels and JPEG, against closed forms and other people's code."""
+"""Brightness, colour, elastic deformation, pixelation and JPEG against closed forms and other
+libraries."""
 
 from __future__ import annotations
 

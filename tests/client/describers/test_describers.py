@@ -1,4 +1,4 @@
-"""What a client is like, as a vector: numbers worked out by hand and by other means."""
+"""Describers against numbers derived by hand and by other means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged folders of all sets of scenes: a sentence that names the file, never a traceback."""
+"""Damaged folders of driving scenes: an error that names the file, never a traceback."""
 
 from __future__ import annotations
 

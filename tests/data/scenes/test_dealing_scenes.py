@@ -1,4 +1,4 @@
-"""The rules of FedDrive and LADD on the true numbers of their sets."""
+"""The partitions of FedDrive and LADD on the true sizes of their sets."""
 
 from __future__ import annotations
 

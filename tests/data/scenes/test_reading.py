@@ -1,4 +1,4 @@
-"""One scene from its two files, and everything that may be wrong with them."""
+"""One scene from its two files, and all errors in them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The street world: the same always, exact where it can be worked out another way, and as different
-as it should be."""
+"""The street world: deterministic, and exact where it can be derived in another way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which styles are drawn for whom."""
+"""Which styles are sampled for which client."""
 
 from __future__ import annotations
 

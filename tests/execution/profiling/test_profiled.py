@@ -1,5 +1,4 @@
-"""Real runs that are profiled: the numbers are the same, and the time is found where it was
-spent."""
+"""Runs with a profile: the same numbers, and the time is found where it was spent."""
 
 from __future__ import annotations
 

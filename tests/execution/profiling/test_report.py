@@ -1,4 +1,4 @@
-"""The table of a profile, worked out by hand."""
+"""The table of a profile, derived by hand."""
 
 from __future__ import annotations
 

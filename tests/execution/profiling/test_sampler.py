@@ -1,5 +1,4 @@
-"""A sampler sees what is done for as long as it is done, keeps nothing alive, and ends when it is
-told to."""
+"""The sampler measures for as long as the code runs, keeps no object alive, and stops on request."""
 
 from __future__ import annotations
 

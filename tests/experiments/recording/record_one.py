@@ -1,5 +1,4 @@
-"""A client's visit as a plain loop with torch's own optimiser, and a run whose metrics are
-recorded."""
+"""Local training as a plain loop with torch's optimizer, and a run with recorded metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far clients walk: the toy problem's number, and a plain loop."""
+"""The drift of clients: the toy problem's number, and a plain loop."""
 
 from __future__ import annotations
 

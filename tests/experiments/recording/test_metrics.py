@@ -1,4 +1,4 @@
-"""What is seen of the global model and of the clients', against plain loops."""
+"""Recorded metrics of global and client models, against plain loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recording changes nothing, survives what runs survive, and costs nothing where it is off."""
+"""Recording changes no number, survives kills, and costs nothing if it is off."""
 
 from __future__ import annotations
 

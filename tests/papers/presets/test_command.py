@@ -1,5 +1,4 @@
-"""``fedflat list presets`` and ``fedflat run --preset``, typed; on miniature files in the true
-formats."""
+"""``fedflat list presets`` and ``fedflat run --preset``, on miniature files in the true formats."""
 
 from __future__ import annotations
 

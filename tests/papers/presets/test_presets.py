@@ -1,4 +1,4 @@
-"""Every preset can be read, and says a whole experiment."""
+"""Every preset can be read and defines a whole experiment."""
 
 from __future__ import annotations
 

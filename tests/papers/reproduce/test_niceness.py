@@ -1,4 +1,4 @@
-"""Runs beside other work leave it the cores."""
+"""Runs at a low priority leave the cores to other work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of papers whose numbers are no accuracies."""
+"""Tables of papers whose numbers are not accuracies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a folder shall hold, before anything is run."""
+"""The folder of a table before anything runs."""
 
 from __future__ import annotations
 

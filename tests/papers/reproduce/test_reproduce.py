@@ -1,4 +1,4 @@
-"""Real tables run by the real command line: stopped, killed, cut, gone on with."""
+"""Real tables from the command line: stopped, killed, cut and resumed."""
 
 from __future__ import annotations
 

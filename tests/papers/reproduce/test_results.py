@@ -1,5 +1,4 @@
-"""The runs that are kept in results/: each as it was written, and tables that say what the runs
-say."""
+"""The runs in results/: their files are intact, and tables agree with the runs."""
 
 from __future__ import annotations
 

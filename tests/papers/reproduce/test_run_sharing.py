@@ -1,4 +1,4 @@
-"""Several cells, one run."""
+"""One run for several cells."""
 
 from __future__ import annotations
 

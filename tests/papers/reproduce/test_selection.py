@@ -1,4 +1,4 @@
-"""Which cells a command means."""
+"""Which cells a command selects."""
 
 from __future__ import annotations
 

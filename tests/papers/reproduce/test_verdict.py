@@ -1,4 +1,4 @@
-"""What may be said of a cell, worked out by hand."""
+"""The verdict on a cell, derived by hand."""
 
 from __future__ import annotations
 

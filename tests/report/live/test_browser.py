@@ -1,4 +1,4 @@
-"""The live page in a browser, of a run that is going on: real processes, a real browser."""
+"""The dashboard in a browser while a run trains: real processes, a real browser."""
 
 from __future__ import annotations
 

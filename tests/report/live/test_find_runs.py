@@ -1,4 +1,4 @@
-"""Where runs are found, and what counts as news."""
+"""Where runs are found, and which changes are noticed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Recovery by a generative network: passive, kept from visit to visit, and the same wherever visits
-are made."""
+"""Recovery with a GAN: it changes no training, keeps its state between requests, and gives the
+same bits in every executor."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Label flipping: who lies, about which labels, what is left alone, and that everybody who visits
-agrees."""
+"""Label flipping: which clients attack, which labels they swap, and that all processes agree."""
 
 from __future__ import annotations
 

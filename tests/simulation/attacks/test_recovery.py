@@ -1,5 +1,4 @@
-"""What was recovered: distances by a network of our own, pictures, and what there is to say where
-there are none."""
+"""Recovered images: their distances, the pictures, and runs without any."""
 
 from __future__ import annotations
 
