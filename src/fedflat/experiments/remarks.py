@@ -51,7 +51,7 @@ def untrained_classes(setup: RunSetup) -> str:
     fed = setup.fed
     if not (isinstance(fed, PartitionedFederation) and fed.here) or fed.train.unlabelled:
         return ""
-    if not (fed.train.labelled and fed.test.examples.labelled and setup.exp.task.classifies):
+    if not (fed.train.has_classes and fed.test.examples.has_classes and setup.exp.task.classifies):
         return ""
     trained = torch.bincount(fed.train.labels[torch.cat(list(fed.parts))], minlength=fed.classes)
     tested = fed.test.counts(fed.classes)
