@@ -60,6 +60,7 @@ _HOMES = {
     "fedflat.execution.workers": ("Workers",),
     "fedflat.experiments.experiment": ("Experiment",),
     "fedflat.experiments.loopback": ("Loopback",),
+    "fedflat.experiments.round_end": ("RoundEnd",),
     "fedflat.experiments.run_folder.load": ("load",),
     "fedflat.experiments.results.results": ("Result", "Results"),
     "fedflat.experiments.results.summary": ("summarise",),

@@ -88,6 +88,7 @@ from fedflat.data.sets.tiny_imagenet import tiny_imagenet as tiny_imagenet
 from fedflat.data.sets.transformed import transformed as transformed
 from fedflat.data.sets.unlabelled import unlabelled as unlabelled
 from fedflat.data.sets.with_source import with_source as with_source
+from fedflat.data.sets.with_validation import with_validation as with_validation
 from fedflat.data.splitting import federate as federate
 from fedflat.errors import DataError as DataError
 from fedflat.errors import FedflatError as FedflatError
@@ -119,6 +120,7 @@ from fedflat.experiments.recording.recorder import RoundView as RoundView
 from fedflat.experiments.results.results import Result as Result
 from fedflat.experiments.results.results import Results as Results
 from fedflat.experiments.results.summary import summarise as summarise
+from fedflat.experiments.round_end import RoundEnd as RoundEnd
 from fedflat.experiments.run_folder.load import load as load
 from fedflat.experiments.train import train as train
 from fedflat.flatness.curvature import curvature as curvature

@@ -203,6 +203,7 @@ TEXT_NAMES = {
     "warmup": "fedflat.core.schedules",
     "wima": "fedflat.methods.pieces",
     "with_source": "fedflat.data.sets.with_source",
+    "with_validation": "fedflat.data.sets.with_validation",
     "without_public_part": "fedflat.data.sets.public_part",
     "word_lstm": "fedflat.models.lstm",
     "yogi": "fedflat.methods.pieces",

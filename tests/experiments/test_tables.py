@@ -53,7 +53,7 @@ def test_text() -> None:
     assert empty == ""
     assert note == (
         "Accuracy and loss on the test set: mean of the evaluations in the last 100 rounds, mean ± standard deviation "
-        "over 3 seeds. Last, best: of all evaluations."
+        "over 3 seeds. Last, best: of all evaluations. Best is optimistic: the test set chose it."
     )
 
 

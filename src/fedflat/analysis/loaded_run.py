@@ -16,8 +16,8 @@ from fedflat.data.files.paths import remembered
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.descriptions import load_descriptions
 from fedflat.experiments.experiment import Experiment, from_texts
+from fedflat.experiments.model_selection import final_models
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.reported_models import reported_models
 from fedflat.experiments.run_folder.fingerprint import check_same_origin, origin_of
 from fedflat.experiments.run_folder.model_files import read_model, unnamed
 from fedflat.experiments.run_folder.record import RunEnd, RunRecord, read_record
@@ -70,9 +70,7 @@ class LoadedRun:
     def models(self) -> dict[str, Model]:
         """The last models by name: final ones, or those of the last checkpoint of a running run."""
         if self.checkpoint_round is not None:
-            return reported_models(self.setup).by_name(
-                self.state.round, self.state.models, self.state.averages
-            )
+            return final_models(self.setup, self.state)
         return {
             name: unnamed(
                 self.setup.job.learner, read_model(self.folder, self.end, name), self.folder

@@ -122,7 +122,7 @@ def experiment_options(options: Options, without: Collection[str] = ()) -> None:
             options.setting(known[name])
     options.settings(one for one in SETTINGS if one.name not in (*MOST_USED, *without))
     for one in MACHINE:
-        if one.name not in (*MOST_USED, *LATER, *without):
+        if one.typeable and one.name not in (*MOST_USED, *LATER, *without):
             options.setting(one, one.default)
     options.add(
         SERVER,

@@ -82,7 +82,9 @@ def _begin(args: Namespace, methods: list[str]) -> tuple[Path, list[Result]]:
     each = experiments(methods, settings.pop("on"), seeds_of(args, preset), **settings)
     labelled([repr(exp.method) for exp in each], read_labels(args.labels))  # before training
     target = common_target(args.target, (exp.headline for exp in each))
-    config = ExecutionConfig(**{one.name: getattr(args, one.name) for one in MACHINE})
+    config = ExecutionConfig(
+        **{one.name: getattr(args, one.name) for one in MACHINE if one.typeable}
+    )
     folder = Path(args.out) if args.out else fresh_folder(methods)
     short = [too_short(settings | {"method": method}, preset) for method in methods]
 

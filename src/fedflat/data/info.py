@@ -12,6 +12,8 @@ from fedflat.registry.specs import parse
 
 NAMED = 1_000
 """Most clients whose names a run folder records."""
+VALIDATION = "validation"
+"""The name of the validation set among the test sets of a federation."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def experiment(
     number("run", "rounds", rounds, low=1, whole=True)
     on = data_set(on)
     own, local, sampler = dict[str, Any](), dict[str, Any](), dict[str, Any]()
-    evaluate = {"every": max(1, rounds // 100), "last": last_tenth(rounds)}
+    evaluate: dict[str, Any] = {"every": max(1, rounds // 100), "last": last_tenth(rounds)}
     groups = {"local": local, "sampler": sampler, "evaluate": evaluate}
     for one in SETTINGS:
         given: Any = settings.get(one.name)
@@ -219,7 +219,8 @@ def resume(
         Receives progress in place of the console.
     settings
         Arguments of `fedflat.experiments.study.resume`: ``on``, ``model`` and ``loss`` if they
-        were given in Python, ``checkpoint_every``, ``profile``, ``record``, ``logger``, ``until``.
+        were given in Python, ``checkpoint_every``, ``profile``, ``record``, ``logger``, ``until``,
+        ``on_round_end``.
     """
     with reporter_for(reporter, quiet=quiet) as reporter:
         return Results(study.resume(folder, reporter=reporter, **settings))

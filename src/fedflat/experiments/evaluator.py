@@ -28,6 +28,7 @@ from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Reply
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
+from fedflat.data.info import VALIDATION
 from fedflat.errors import FedflatError
 from fedflat.execution.client_pool import ClientPool
 from fedflat.execution.client_states import ClientStates
@@ -264,6 +265,14 @@ class SlotEvaluator(Evaluator):
         if server.center(done, models) is None:
             each = {slot: scores[slot] for slot in server.reported_slots}
             scores[SLOTS] = _means(each, self.reported.examples())
+            chosen_by = {
+                slot: one["tests"][VALIDATION]
+                for slot, one in each.items()
+                if VALIDATION in one.get("tests", {})
+            }
+            if chosen_by:
+                means = _means(chosen_by, self.reported.examples())
+                scores[SLOTS] = {**scores[SLOTS], "tests": {VALIDATION: means}}
         return scores
 
     def clients_of(self, name: str) -> Sequence[int] | None:

@@ -9,12 +9,22 @@ from typing import Any
 
 import torch
 
-from fedflat.errors import FedflatError, PrintLine, RunError, SettingError, choice, nearest, shown
+from fedflat.errors import (
+    FedflatError,
+    PrintLine,
+    RunError,
+    SettingError,
+    choice,
+    nearest,
+    printable,
+    shown,
+)
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.main_module import refuse_while_importing
 from fedflat.experiments.choose_executor import RunLoad, choose
 from fedflat.experiments.loggers import check_installed, loggers_of
 from fedflat.experiments.recording import Recorder, metrics_of
+from fedflat.experiments.round_end import functions_of, names_of
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import parse, registered
 from fedflat.settings.groups import AUTO, ExecutionSettings
@@ -28,6 +38,7 @@ class ExecutionConfig(ExecutionSettings):
         refuse_while_importing()
         super().__post_init__()
         self._check_executor()
+        functions_of(self.on_round_end)
         metrics_of(self.record), loggers_of(self.logger)
         kind = self.device.partition(":")[0]
         choice("run", "device", kind, ["cpu", "cuda", "mps"])
@@ -91,6 +102,7 @@ class ExecutionConfig(ExecutionSettings):
         """Texts and numbers from which `merge_config` makes it again; the executor is None if it
         has no text."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain["on_round_end"] = names_of(self.on_round_end)
         return plain if isinstance(self.executor, str) else plain | executor_text(self.executor)
 
     def check(self, setup: RunSetup, out: Path | None) -> None:
@@ -162,5 +174,11 @@ def merge_config(saved: Mapping[str, Any], now: Mapping[str, Any]) -> ExecutionC
         raise RunError(
             "the run's executor was given in Python and cannot be read from its folder. Resume it "
             "in Python, with that one or another: fedflat.resume(folder, executor=...)."
+        )
+    if "on_round_end" not in new and saved.get("on_round_end"):
+        raise RunError(
+            f"the run's on_round_end ({printable(saved['on_round_end'])}) was given in Python and "
+            "cannot be read from its folder. Resume it in Python: fedflat.resume(folder, "
+            "on_round_end=...), or on_round_end=[] to continue without it."
         )
     return ExecutionConfig(**{**saved, **new})

@@ -21,10 +21,16 @@ from fedflat.data.cache import opened
 from fedflat.data.domain_inputs import with_known_domains
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.files.paths import check_data_dir, data_place, remembered
-from fedflat.data.unlabelled import without_labels
+from fedflat.data.info import VALIDATION
+from fedflat.data.sets.with_validation import WithValidation
+from fedflat.data.unlabelled import WHY, without_labels
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.privacy_check import check_privacy
-from fedflat.experiments.run_folder.experiment_texts import ExperimentInfo, ExperimentTexts
+from fedflat.experiments.run_folder.experiment_texts import (
+    ExperimentInfo,
+    ExperimentTexts,
+    selects_by_validation,
+)
 from fedflat.experiments.run_folder.plugins_needed import needs_of, refuse_unmet
 from fedflat.models.spec import ModelSpec
 from fedflat.registry.specs import parse
@@ -48,6 +54,11 @@ class EvaluationSchedule(EvaluateSettings):
         """Whether to evaluate when ``done`` rounds are done and the run stops, for now or for good,
         after ``ends``."""
         return done % self.every == 0 or any(done > end - self.last for end in ends)
+
+    @property
+    def by_validation(self) -> bool:
+        """Whether the validation set chooses the model that the run reports."""
+        return selects_by_validation(self.select_by, self.patience)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +85,7 @@ class Experiment(RunSettings):
     def __post_init__(self) -> None:
         for one in _REGISTERED:
             object.__setattr__(self, one.name, _read(getattr(self, one.name), one))
+        _set_validation_aside(self)
         if self.loss is cross_entropy and self.task.classifies:
             object.__setattr__(self, "loss", None)  # given, but the task's own
         _refuse_strangers(self)
@@ -288,6 +300,22 @@ def _read(given: object, one: Setting) -> Any:
     return value
 
 
+def _set_validation_aside(exp: Experiment) -> None:
+    """Take the validation share from the data, unless the data have set it aside already."""
+    if isinstance(exp.on, WithValidation):
+        given, named = exp.validation, (exp.on.share, exp.on.by)
+        if given is not None and (given, exp.validation_by) != named:
+            raise SettingError(
+                f"run: validation={given:g} by {exp.validation_by} contradicts the data {exp.on}. "
+                "Leave one of them out."
+            )
+        object.__setattr__(exp, "validation", exp.on.share)
+        object.__setattr__(exp, "validation_by", exp.on.by)
+    elif exp.validation is not None:
+        on = WithValidation(data_set(exp.on), exp.validation, exp.validation_by)
+        object.__setattr__(exp, "on", on)
+
+
 def _resolve(exp: Experiment, one: Setting) -> None:
     """Set a setting to the given value, or to the method's, which must be equal; else to its
     default."""
@@ -328,6 +356,8 @@ def open_federation(
     with remembered(place):
         fed = opened(on, seed)
     fed = fed.pooled() if pooled else fed
+    if blind and VALIDATION in fed.tests:
+        raise SettingError(f"a validation share needs labels. {WHY}")
     fed = without_labels(fed) if blind else fed
     fed = with_known_domains(fed, domains) if domains else fed
     return fed if device == "cpu" else fed.to(device)

@@ -175,7 +175,7 @@ class FromRun(LoadedWeights):
 
     def _found(self) -> tuple[RunEnd, str]:
         record = read_record(Path(self.folder))
-        if record.end is None or record.status != "done":
+        if record.end is None or record.status not in ("done", "early"):
             raise SettingError(
                 f"from_run: the run in {self.folder} has not ended, it is {record.status!r}. Let "
                 f"it end first: `fedflat resume {self.folder}`."

@@ -19,6 +19,7 @@ from fedflat.data.files.paths import data_place
 from fedflat.errors import SettingError
 from fedflat.experiments.eval_models import check_eval_models
 from fedflat.experiments.experiment import Experiment, open_federation
+from fedflat.experiments.model_selection import check_selection
 from fedflat.experiments.population import (
     check_batches,
     check_population,
@@ -72,6 +73,7 @@ def prepare(exp: Experiment, device: str = "cpu") -> RunSetup:
     check_eval_models(eval_model_piece(job.pieces), fed, registry)
     check_describers(describers_of(exp, job), fed, learner, server_data)
     exp.init.check(exp, learner, lambda first: prepare(first, device).job.learner)
+    check_selection(exp, fed)
     server = ServerModels(exp.topology, population)
     return RunSetup(exp, fed, source, registry, server, job, server_data)
 

@@ -8,17 +8,11 @@ model is that of the slot with the most examples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from torch import nn
-
-from fedflat.client.learner import Learner
 from fedflat.core.flat import Model
-from fedflat.experiments.run_folder.model_files import Named, in_memory
 from fedflat.experiments.run_setup import RunSetup
-from fedflat.experiments.state import RunState
 from fedflat.server.averaging import AverageState, ModelAverage, RunInfo
 from fedflat.server.client_registry import ClientRegistry
 from fedflat.topologies.topology import SERVER, ServerModels
@@ -60,18 +54,6 @@ class ReportedModels:
             slot: sum(sizes[client] for client in clients)
             for slot, clients in self.server.slots.items()
         }
-
-    def weights(self, learner: Learner, run: RunState) -> dict[str, Named]:
-        """The weights of all models, by the names of the module; the reported model is last."""
-        fresh = learner.copy()
-        return {
-            name: fresh.state_dict_of(model)
-            for name, model in self.by_name(run.round, run.models, run.averages).items()
-        }
-
-    def modules(self, learner: Learner, run: RunState) -> Callable[[str | None], nn.Module]:
-        """Returns any of the models, by name, as a module."""
-        return partial(in_memory, learner, self.by_name(run.round, run.models, run.averages))
 
 
 def run_info(setup: RunSetup) -> RunInfo:

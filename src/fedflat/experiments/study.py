@@ -25,12 +25,13 @@ from fedflat.experiments.execution_config import ExecutionConfig, merge_config
 from fedflat.experiments.experiment import Experiment, from_texts, require_text_form
 from fedflat.experiments.groups import groups_of
 from fedflat.experiments.loggers import with_loggers
+from fedflat.experiments.model_selection import final_weights
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import OnProgress, StudyTime
 from fedflat.experiments.recording import Recorder, recording_callback
 from fedflat.experiments.remarks import partition_notes, remarks
-from fedflat.experiments.reported_models import reported_models
 from fedflat.experiments.results.results import Result
+from fedflat.experiments.round_end import OnRoundEnd, functions_of
 from fedflat.experiments.run_folder.fingerprint import origin_of
 from fedflat.experiments.run_folder.groups import damaged_groups
 from fedflat.experiments.run_folder.load import load
@@ -194,6 +195,7 @@ def resume(
     logger: str | None = None,
     until: int | None = None,
     executor: ExecutorLike | None = None,
+    on_round_end: OnRoundEnd | None = None,
 ) -> list[Result]:
     """Continue the run or the study in ``folder``. Finished runs are read, missing ones are
     started.
@@ -207,6 +209,7 @@ def resume(
         record, logger: metrics and loggers; None: as before; "none": none from now on.
         until: the round to stop after for now, see `train`.
         executor: where clients are trained; None: as before.
+        on_round_end: required if it was given when the run began; an empty list: none from now on.
 
     Returns:
         One result for each run of the study.
@@ -215,7 +218,7 @@ def resume(
     check_until(until)
     folder = Path(folder)
     plan = _plan(folder)
-    now = {"record": record, "logger": logger, "executor": executor}
+    now = {"record": record, "logger": logger, "executor": executor, "on_round_end": on_round_end}
     config = merge_config(plan.execution, now)
     results, study = [], _study_time(folder, plan, until)
     with remembered(plan.place):
@@ -290,7 +293,7 @@ def _finished(
             rewrite_models(
                 run_folder.folder,
                 end,
-                reported_models(setup).weights(setup.job.learner, run),
+                final_weights(setup, run),
                 lost,
             )
             reporter.print_line(
@@ -326,6 +329,7 @@ def _train(
                 on_progress=counted(on_progress),
                 state_memory=config.state_memory,
                 callbacks=recording_callback(config.record),
+                on_round_end=functions_of(config.on_round_end),
                 until=until,
             )
     finally:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+
+import torch
 
 from fedflat.client.learner import Learner
 from fedflat.core.flat import Model
@@ -24,13 +26,20 @@ from fedflat.experiments.devices import fleet_of
 from fedflat.experiments.evaluator import Evaluator, loss_of, open_evaluator
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.groups import groups_of
+from fedflat.experiments.model_selection import (
+    ModelSelection,
+    final_models,
+    final_weights,
+    open_selection,
+)
 from fedflat.experiments.open_exchange import open_exchanges
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import PRETRAINING, OnProgress, Progress, Stopwatch
 from fedflat.experiments.reported_models import ReportedModels, reported_models, run_info
 from fedflat.experiments.results.results import Result
+from fedflat.experiments.round_end import RoundEnd, wants_stop
 from fedflat.experiments.run_folder.jsonl_log import Row
-from fedflat.experiments.run_folder.model_files import Named
+from fedflat.experiments.run_folder.model_files import Named, in_memory
 from fedflat.experiments.run_folder.run_folder import FIRST, RunFolder
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState
@@ -49,6 +58,9 @@ from fedflat.server.piece import (
 from fedflat.server.replies import Diverged
 from fedflat.topologies.topology import ServerModels
 
+EARLY = "early"
+"""The state that says that a run has ended before its last round."""
+
 
 @signals_as_ctrl_c()
 def train(
@@ -60,6 +72,7 @@ def train(
     run_folder: RunFolder | None = None,
     on_progress: OnProgress = lambda progress: None,
     state_memory: int | None = None,
+    on_round_end: Sequence[Callable[[RoundEnd], bool | None]] = (),
 ) -> Result:
     """Run an experiment to its end, or from the last checkpoint of ``run_folder``.
 
@@ -71,6 +84,7 @@ def train(
         run_folder: keeps metrics, checkpoints and models; None: they are kept in memory.
         on_progress: called after every round.
         state_memory: bytes of client state in memory; see `ExecutionConfig`.
+        on_round_end: functions of the user, called before a round is committed; True ends the run.
     """
     setup = what if isinstance(what, RunSetup) else prepare(what)
     exp, device, run_folder = setup.exp, setup.job.learner.device, run_folder or RunFolder()
@@ -97,16 +111,21 @@ def train(
         run = resumed or initial_state(setup, first, clients, evaluator)
         server = open_server(setup, open_exchanges(setup, pool), observers)
         evaluated = [exp.evaluate.due(t + 1, end, exp.rounds) for t in range(end)]
-        clock = Stopwatch(run)
+        ending = EarlyEnd(setup, open_selection(setup), on_round_end)
+        clock, stops = Stopwatch(run), EARLY in run.averages
         try:
-            for t in range(run.round, end):
+            for t in range(run.round, run.round if stops else end):
                 outcome = server.train_round(run, t, evaluates=evaluated[t])
                 update_averages(reported, run, outcome)
                 row = evaluate_round(evaluator, run, outcome, evaluates=evaluated[t])
+                if ending.watches:
+                    row, stops = ending.after(evaluator, run, outcome, row, run_folder.rows)
                 commit(server, run, outcome, row, run_folder)
                 on_progress(clock.progress(run, end, loss_of(outcome.steps), run_folder.rows))
-            status = "done" if run.round == exp.rounds else "running"
-            if status == "done":
+                if stops:
+                    break
+            status = "done" if run.round == exp.rounds else "early" if stops else "running"
+            if status != "running":
                 final_evaluation(setup, server.exchanges, run, run_folder)
         except Diverged:
             status = "diverged"
@@ -118,9 +137,9 @@ def train(
     with uninterrupted():
         run_folder.checkpoint(run, force=True)
         if status != "running":
-            run_folder.finish(status, reported.weights(job.learner, run))
+            run_folder.finish(status, final_weights(setup, run))
     center = setup.server.center(run.round, run.models)
-    modules = reported.modules(job.learner, run)
+    modules = partial(in_memory, job.learner, final_models(setup, run))
     return Result.of(exp, status, run, run_folder.rows, modules, center)
 
 
@@ -140,6 +159,54 @@ class RoundOutcome:
     averages: dict[str, AverageState]
     exchange: Exchange
     callbacks: Sequence[RoundCallback]
+
+
+@dataclass(frozen=True)
+class EarlyEnd:
+    """What may end a run before its last round: a patience, and functions of the user."""
+
+    setup: RunSetup
+    selection: ModelSelection
+    functions: Sequence[Callable[[RoundEnd], bool | None]]
+
+    @property
+    def watches(self) -> bool:
+        """Whether there is anything to do after a round."""
+        return self.selection.active or bool(self.functions)
+
+    def after(
+        self, evaluator: Evaluator, run: RunState, outcome: RoundOutcome, row: Row, rows: list[Row]
+    ) -> tuple[Row, bool]:
+        """Take a round into account that is not committed yet.
+
+        Returns its evaluation, which a last round always has, and whether the run ends with it.
+        """
+        done, exp = outcome.round + 1, self.setup.exp
+        stops = self._select(outcome, row)
+        if self.functions:
+            named = evaluator.reported.by_name(done, outcome.models, outcome.averages)
+            end = RoundEnd(
+                done,
+                exp.rounds,
+                repr(exp.method),
+                exp.seed,
+                loss_of(outcome.steps),
+                row if "model" in row else {},
+                tuple(rows),
+                partial(in_memory, evaluator.learner, named),
+            )
+            stops = wants_stop(self.functions, end) or stops
+        if stops and "model" not in row:
+            row = evaluate_round(evaluator, run, outcome, evaluates=True)
+            self._select(outcome, row)
+        if stops:
+            outcome.averages[EARLY] = {"round": torch.tensor(done)}
+        return row, stops
+
+    def _select(self, outcome: RoundOutcome, row: Row) -> bool:
+        if not self.selection.active or "model" not in row:
+            return False
+        return self.selection.update(outcome.round + 1, outcome.models, outcome.averages, row)
 
 
 @dataclass(frozen=True)
@@ -302,7 +369,7 @@ def final_evaluation(
             )
             exchange.sender(slot, [(client,) for client in members])(broadcast)
         row = {
-            "round": exp.rounds,
+            "round": run.round,
             "tuned": True,
             **evaluation.scores(notes[evaluation.key]),
             **exchange.ledger.spent,

@@ -7,6 +7,7 @@ from fedflat.core.schedules import Scalar
 from fedflat.data.federation import DataSpec
 from fedflat.execution.client_pool import ExecutorLike
 from fedflat.experiments.initializers import Initializer
+from fedflat.experiments.round_end import OnRoundEnd
 from fedflat.settings.groups import Cohorts, Orders
 from fedflat.simulation.attacks.attack import Attack
 from fedflat.simulation.clock import Clock
@@ -33,11 +34,15 @@ class Settings(TypedDict, total=False):
     drop_last: bool
     orders: Orders | None
     eval_every: int | None
+    select_by: str | None
+    patience: int | None
     eval_last: int | None
     topology: Topology | str | None
     init: Initializer | str
     task: Task | str | None
     server_data: DataSpec | str | None
+    validation: float | None
+    validation_by: str
     attack: Attack | str | None
     clock: Clock | str | None
     weighting: str | None
@@ -55,6 +60,7 @@ class Machine(TypedDict, total=False):
     threads: int | None
     device: str
     state_memory: int | None
+    on_round_end: OnRoundEnd | None
     record: str | None
     logger: str | None
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fedflat.data.federation import DataSpec
     from fedflat.execution.client_pool import ExecutorLike
     from fedflat.experiments.initializers import Initializer
+    from fedflat.experiments.round_end import OnRoundEnd
     from fedflat.simulation.attacks.attack import Attack
     from fedflat.simulation.clock import Clock
     from fedflat.tasks.task import Task
@@ -98,6 +99,24 @@ class RunSettings(PlainFields):
         purpose=DATA,
         metavar="DATA",
         registered="data set",
+    )
+    validation: float | None = setting(
+        None,
+        "share of the training examples that are set aside to choose by: models, rounds and "
+        "settings are chosen on them, not on the test set",
+        purpose=DATA,
+        metavar="SHARE",
+        low=0,
+        high=1,
+        later=True,
+    )
+    validation_by: str = setting(
+        "examples",
+        "set aside a share of each client's examples, or all examples of a share of the clients",
+        purpose=DATA,
+        metavar="KIND",
+        allowed=("examples", "clients"),
+        later=True,
     )
     attack: Attack | None = setting(
         None,
@@ -294,6 +313,24 @@ class EvaluateSettings(PlainFields):
         low=1,
         default_text="about 100 evaluations in the run",
     )
+    select_by: str | None = setting(
+        None,
+        "report the mean over the last rounds, or the model of the round with the best score on the "
+        "validation set, which is kept as the model of the run",
+        purpose=EVALUATION,
+        metavar="KIND",
+        allowed=("last", "validation"),
+        later=True,
+        default_text="last; validation with --patience",
+    )
+    patience: int | None = setting(
+        None,
+        "stop if the score on the validation set has not improved in N rounds",
+        purpose=EVALUATION,
+        low=1,
+        later=True,
+        default_text="never",
+    )
     last: int = setting(
         100,
         "the reported score is the mean over the last N rounds, each of which is evaluated",
@@ -354,6 +391,12 @@ class ExecutionSettings(PlainFields):
         high=MOST_BYTES,
         unit="bytes",
         default_text="a quarter of RAM",
+    )
+    on_round_end: OnRoundEnd | None = setting(
+        None,
+        "function that is called with a `RoundEnd` after every round, or a list of them; the run "
+        "stops if one returns True",
+        purpose=RECORDING,
     )
     record: str | None = setting(
         None,

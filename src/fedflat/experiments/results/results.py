@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
+from fedflat.data.info import VALIDATION
 from fedflat.errors import SettingError, choice
 from fedflat.experiments.results.method_labels import Labels, labelled
 from fedflat.experiments.results.scenario import Scenario
@@ -51,7 +52,7 @@ class Result:
     method: str
     seed: int
     status: str
-    """"done", "diverged" or "running"."""
+    """"done", "early" (it ended before its last round), "diverged" or "running"."""
     rounds: int
     last: int
     """How many of the last rounds count."""
@@ -69,6 +70,8 @@ class Result:
     """What it shares with the same run without an attack, a digest of its settings."""
     scenario: Scenario = field(default=Scenario(), compare=False)
     """Its data, their partition, and its task: results are compared within one scenario only."""
+    by_validation: bool = field(default=False, compare=False)
+    """Whether the validation set chooses the evaluation that counts."""
 
     @classmethod
     def of(
@@ -96,6 +99,7 @@ class Result:
             repr(exp.attack) if exp.attack else "",
             texts.digest_without_attack,
             Scenario.of(texts, info=exp.info().data),
+            exp.evaluate.by_validation,
         )
 
     @classmethod
@@ -133,6 +137,7 @@ class Result:
             scenario=Scenario.of(
                 exp, record.origin.data, record.recorded_info.data if record.recorded_info else None
             ),
+            by_validation=exp.by_validation,
         )
 
     @property
@@ -142,11 +147,35 @@ class Result:
 
     @property
     def last_rows(self) -> list[Row]:
-        """The evaluations of the last rounds, which count."""
-        return [row for row in self.rows if row["round"] > self.rounds - self.last]
+        """The evaluations that count: those of the last rounds, or the one that the validation set
+        chooses."""
+        if self.by_validation:
+            chosen = self.chosen_row()
+            return [] if chosen is None or self.status == "running" else [chosen]
+        early = self.status == "early" and self.rows
+        end = self.rows[-1]["round"] if early else self.rounds
+        return [row for row in self.rows if row["round"] > end - self.last]
+
+    def chosen_row(self) -> Row | None:
+        """The first evaluation with the best headline on the validation set; None if there is
+        none."""
+        place, chosen, best = f"tests.{VALIDATION}.{self.headline.name}", None, math.nan
+        for row in self.rows:
+            score = _flat(row).get(place, math.nan)
+            if self.headline.better(score, best):
+                chosen, best = row, score
+        return chosen
+
+    def chosen(self, name: str | None = None) -> float:
+        """A measurement, or the headline, at the evaluation that the validation set chooses; NaN if
+        there is none."""
+        row = self.chosen_row()
+        return next(iter(self._values(name, [] if row is None else [row])), math.nan)
 
     def final(self, name: str | None = None) -> float:
         """The mean of a measurement over the evaluations of the last rounds; NaN if there is none.
+        With ``select_by="validation"``, the measurement at the evaluation that the validation set
+        chooses.
 
         Without a name it is the headline; ``tests.NAME.SCORE`` and ``models.NAME.SCORE`` are those
         that lie deeper.
@@ -191,7 +220,7 @@ class Result:
 
     def best(self, name: str | None = None) -> float:
         """The best value of the headline or of another measurement over all evaluations; NaN if
-        there is none.
+        there is none. It is optimistic: the test set chooses the evaluation and scores it.
 
         The best loss is the least, and of anything else what would be best as a headline.
         """

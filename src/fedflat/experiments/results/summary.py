@@ -49,7 +49,14 @@ class Summary:
     latest: float = math.nan
     """The headline at the last evaluation, mean over seeds."""
     best: float = math.nan
-    """The best headline of all evaluations, mean over seeds."""
+    """The best headline of all evaluations, mean over seeds; optimistic, since the test set chooses
+    the evaluation."""
+    chosen: float = math.nan
+    """The headline at the evaluation that the validation set chooses, mean over seeds; NaN without a
+    validation set."""
+    chosen_spread: float = math.nan
+    by_validation: bool = False
+    """Whether the score is that of the evaluation that the validation set chooses."""
     clock: float = math.nan
     """Simulated seconds of the whole run, mean over seeds; NaN without a clock."""
     clock_to_target: float | None = None
@@ -82,14 +89,15 @@ def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
     target
         The headline score to reach; None: none.
     """
-    kinds: dict[tuple[Scenario, Headline, str, str], list[Result]] = {}
+    kinds: dict[tuple[Scenario, Headline, bool, str, str], list[Result]] = {}
     for result in results:
         kinds.setdefault(
-            (result.scenario, result.headline, result.method, result.attack), []
+            (result.scenario, result.headline, result.by_validation, result.method, result.attack),
+            [],
         ).append(result)
     found = []
     for (*group, method, attack), own in kinds.items():
-        several = len({other[-1] for other in kinds if other[:3] == (*group, method)}) > 1
+        several = len({other[-1] for other in kinds if other[:4] == (*group, method)}) > 1
         name = f"{method}, attack={attack}" if attack and several else method
         found.append(replace(_summary(own, target, results), method=name))
     return found
@@ -102,6 +110,7 @@ def _epsilon(run: Result) -> float:
 def _summary(runs: list[Result], target: float | None, among: Sequence[Result]) -> Summary:
     finals = [run.final() for run in runs]
     personal = [run.best("personal") for run in runs]
+    chosen = [run.chosen() for run in runs]
     hits = [run.reached(target) if target is not None else None for run in runs]
     found = [hit for hit in hits if hit is not None]
     everywhere = len(found) == len(runs)
@@ -124,6 +133,9 @@ def _summary(runs: list[Result], target: float | None, among: Sequence[Result]) 
         personal_spread=spread(personal),
         latest=mean(run.latest() for run in runs),
         best=mean(run.best() for run in runs),
+        chosen=mean(chosen),
+        chosen_spread=spread(chosen),
+        by_validation=runs[0].by_validation,
         clock=mean(run.ledger.clock or 0.0 for run in runs) if timed else math.nan,
         clock_to_target=mean(hit.get("clock", math.nan) for hit in found)
         if everywhere and timed

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from fedflat.data.info import VALIDATION
 from fedflat.errors import SettingError, nearest
 from fedflat.experiments.results.ranking import CHANCE
 from fedflat.experiments.results.scenario import Scenario
@@ -26,6 +27,8 @@ from fedflat.text_table import size, span
 FORMATS = ("csv", *STYLES)
 NOT_IN_PAPERS = ("last", "best", "sent", "simulated", "speed")
 """Columns that a LaTeX table has only if they are asked for."""
+CHOSEN = "the evaluation with the best score on the validation set"
+OPTIMISTIC = "Best is optimistic: the test set chose it."
 Draw = Callable[[TableContent], str]
 NOTHING = (math.nan, math.nan)
 
@@ -57,7 +60,7 @@ def table(
     (None: all; in LaTeX, those that papers print). ``prose`` are names of methods that
     are labels; texts of methods are printed as code.
 
-    Methods on different data sets, partitions or tasks, or judged by different scores, have a table
+    Methods on different data sets, partitions or tasks, or headline by different scores, have a table
     each, and there is no target for all of them.
     """
     if style == "csv":
@@ -71,19 +74,21 @@ def table(
         like = TableContent([], title=title, prose=prose)
         return _one(group, wanted, last, draw, like, style != "text")
 
-    groups: dict[tuple[Scenario, Headline], list[Summary]] = {}
+    groups: dict[tuple[Scenario, Headline, bool], list[Summary]] = {}
     for summary in summaries:
-        groups.setdefault((summary.scenario, summary.headline), []).append(summary)
+        key = (summary.scenario, summary.headline, summary.by_validation)
+        groups.setdefault(key, []).append(summary)
     comment = "% " if style == "latex" else ""
     if len(groups) == 1:
         title = summaries[0].scenario.title if summaries[0].scenario.on else ""
         return one(summaries, target, title)
-    if len({scenario for scenario, _ in groups}) == 1:
-        note = different_scores(headline for _, headline in groups)
+    if len({scenario for scenario, *_ in groups}) == 1:
+        headlines = dict.fromkeys(headline for _, headline, _ in groups)
+        note = different_scores(headlines) if len(headlines) > 1 else CHOSEN_APART
         return "\n\n".join([comment + note, *(one(group, None) for group in groups.values())])
     named = (
         f"{'' if comment else scenario.title}\n\n{one(group, None, scenario.title)}".lstrip("\n")
-        for (scenario, _), group in groups.items()
+        for (scenario, *_), group in groups.items()
     )
     return "\n\n".join([comment + APART, *named])
 
@@ -102,12 +107,13 @@ def _selected(found: list[Column], wanted: Sequence[str] | None, style: str) -> 
 
 
 APART = "These runs are on different data sets, partitions or tasks. Each has a table; they are not compared."
+CHOSEN_APART = "The validation set chose the round of some of these runs. They are not compared with the others."
 
 
 def different_scores(headlines: Iterable[Headline]) -> str:
-    """A sentence about runs that are judged by different scores."""
+    """A sentence about runs that are headline by different scores."""
     *most, final = (headline.label for headline in headlines)
-    return f"These runs are judged by different scores ({', '.join(most)} and {final}), and are not compared."
+    return f"These runs are headline by different scores ({', '.join(most)} and {final}), and are not compared."
 
 
 def _columns(summaries: Sequence[Summary], target: float | None) -> list[Column]:
@@ -133,6 +139,7 @@ def _columns(summaries: Sequence[Summary], target: float | None) -> list[Column]
         Column(headline.name, headline.column, _score, lambda s: (s.score, s.spread), higher),
         Column("last", headline.head("last"), lambda s: text(s.latest)),
         Column("best", headline.head("best"), lambda s: text(s.best)),
+        *([_chosen(headline)] if VALIDATION in tests and not summaries[0].by_validation else []),
         *map(of_test, tests),
     ]
     if len({summary.seeds for summary in summaries}) == 1:
@@ -158,6 +165,17 @@ def _columns(summaries: Sequence[Summary], target: float | None) -> list[Column]
             )
         )
     return found + _costs(headline, target, some(lambda s: s.clock))
+
+
+def _chosen(headline: Headline) -> Column:
+    """The score at the evaluation that the validation set chooses."""
+    return Column(
+        "chosen",
+        headline.head("chosen"),
+        lambda s: headline.format(s.chosen, s.chosen_spread),
+        lambda s: (s.chosen, s.chosen_spread),
+        headline.higher_is_better,
+    )
 
 
 def _costs(headline: Headline, target: float | None, timed: bool) -> list[Column]:
@@ -217,7 +235,7 @@ def _one(
     like: TableContent,
     marks: bool,
 ) -> str:
-    """The table of methods that are judged by one score, and those by domain and by class."""
+    """The table of methods that are headline by one score, and those by domain and by class."""
     rows = [
         ["method", *(one.head for one in columns)],
         *([s.method, *(one.text(s) for one in columns)] for s in summaries),
@@ -244,15 +262,23 @@ def _foot(summaries: Sequence[Summary], keys: set[str], last: int) -> str:
     """What the columns are."""
     headline, tests = summaries[0].headline, _tests(summaries)
     which = (
-        f"mean of the evaluations in the last {last} rounds" if last > 1 else "the last evaluation"
+        CHOSEN
+        if summaries[0].by_validation
+        else f"mean of the evaluations in the last {last} rounds"
+        if last > 1
+        else "the last evaluation"
     )
     what = f"{headline.title} and loss" if "loss" in keys - {headline.name} else headline.title
     foot = f"{what} on the test set: {which}{_over_seeds(summaries)}."
     if keys & {"last", "best"}:
-        foot += " Last, best: of all evaluations."
+        foot += f" Last, best: of all evaluations. {OPTIMISTIC}"
     if not headline.higher_is_better:
         foot += f" Less {headline.label} is better."
-    if sets := [name for name in tests if name != DROP and name in keys]:
+    if "chosen" in keys:
+        foot += f"\nChosen: the {headline.label} on the test set at {CHOSEN}."
+    if VALIDATION in keys:
+        foot += f"\nValidation: the {headline.label} on examples that were set aside, neither trained nor tested on."
+    if sets := [name for name in tests if name not in (DROP, VALIDATION) and name in keys]:
         which = "a further test set" if len(sets) == 1 else "further test sets"
         foot += f"\n{', '.join(sets)}: the {headline.label} on {which}, likewise."
     if DROP in keys:

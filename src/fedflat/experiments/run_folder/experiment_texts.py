@@ -19,6 +19,15 @@ _OTHERS = ("method", "loss", "local", "sampler", "evaluate", "headline", "plugin
 """Keys that are not settings of a run by themselves."""
 
 
+def selects_by_validation(select_by: str | None, patience: int | None) -> bool:
+    """Whether the validation set chooses: if that is said, or if there is a patience.
+
+    >>> selects_by_validation(None, None), selects_by_validation(None, 20)
+    (False, True)
+    """
+    return (select_by or ("last" if patience is None else "validation")) == "validation"
+
+
 @dataclass(frozen=True)
 class ExperimentInfo:
     """What reports say about the method and the data of an experiment."""
@@ -139,6 +148,11 @@ class ExperimentTexts:
         """The number of last rounds that the reported score is averaged over."""
         last: int = self.evaluate["last"]
         return last
+
+    @property
+    def by_validation(self) -> bool:
+        """Whether the validation set chooses the model that the run reports."""
+        return selects_by_validation(self.evaluate.get("select_by"), self.evaluate.get("patience"))
 
     @property
     def only_in_python(self) -> list[str]:

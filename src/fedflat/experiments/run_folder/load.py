@@ -21,8 +21,8 @@ from fedflat.data.files.paths import remembered
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.descriptions import load_descriptions
 from fedflat.experiments.experiment import from_texts
+from fedflat.experiments.model_selection import final_weights
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.reported_models import reported_models
 from fedflat.experiments.run_folder.fingerprint import (
     check_same_module,
     check_same_origin,
@@ -95,9 +95,7 @@ def _at_checkpoint(
         setup = prepare(from_texts(record.experiment, on=on, model=module, exact=False))
         check_same_origin(folder, record.origin, origin_of(setup))
     setup = load_descriptions(setup, folder, record.identity)
-    return setup.job.learner, reported_models(setup).weights(
-        setup.job.learner, last_state(folder, record.identity)
-    )
+    return setup.job.learner, final_weights(setup, last_state(folder, record.identity))
 
 
 def export(folder: Path, to: Path, *, model: str | None = None) -> None:

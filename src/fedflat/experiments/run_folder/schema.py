@@ -27,6 +27,7 @@ KINDS: dict[str, Schema] = {
     "DataSpec": (str, None),
     "ModelLike": (str, None),
     "ExecutorLike": (str, None),
+    "OnRoundEnd": str,
 }
 """How a setting of each kind is written; what was given in Python is null."""
 
@@ -68,7 +69,7 @@ FILE = {"file": str, "bytes": int, "digest": str}
 RUN = {
     "fedflat": str,
     "identity": str,
-    "status": {"running", "done", "diverged"},
+    "status": {"running", "done", "early", "diverged"},
     "experiment": EXPERIMENT,
     "origin": {
         "data?": str,
