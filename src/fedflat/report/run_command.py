@@ -52,7 +52,7 @@ def command(
     >>> command(ExperimentTexts.from_json(saved), {})
     "fedflat run 'fedavg()' --on 'digits()' --model 'mlp()' --rounds 5"
     """
-    if experiment.only_in_python:
+    if experiment.only_in_python or execution.get("on_round_end"):
         return ""
     info = info or experiment.info()
     words = ["fedflat", "run", quote(experiment.method)]

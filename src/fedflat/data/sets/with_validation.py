@@ -24,9 +24,9 @@ from fedflat.data.federation import (
     OnDemand,
     PartitionedFederation,
     concatenate,
+    owners_of_tests,
 )
 from fedflat.data.info import VALIDATION, DataInfo
-from fedflat.data.owners_of_tests import owners_of_tests
 from fedflat.data.unlabelled import WHY
 from fedflat.errors import LARGEST_SEED, SettingError, choice, number
 from fedflat.registry.specs import register
