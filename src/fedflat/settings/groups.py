@@ -108,7 +108,7 @@ class RunSettings(PlainFields):
         metavar="SHARE",
         low=0,
         high=1,
-        later=True,
+        absent_in_old_runs=True,
     )
     validation_by: str = setting(
         "examples",
@@ -116,7 +116,7 @@ class RunSettings(PlainFields):
         purpose=DATA,
         metavar="KIND",
         allowed=("examples", "clients"),
-        later=True,
+        absent_in_old_runs=True,
     )
     attack: Attack | None = setting(
         None,
@@ -320,7 +320,7 @@ class EvaluateSettings(PlainFields):
         purpose=EVALUATION,
         metavar="KIND",
         allowed=("last", "validation"),
-        later=True,
+        absent_in_old_runs=True,
         default_text="last; validation with --patience",
     )
     patience: int | None = setting(
@@ -328,7 +328,7 @@ class EvaluateSettings(PlainFields):
         "stop if the score on the validation set has not improved in N rounds",
         purpose=EVALUATION,
         low=1,
-        later=True,
+        absent_in_old_runs=True,
         default_text="never",
     )
     last: int = setting(
