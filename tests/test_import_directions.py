@@ -25,6 +25,7 @@ LAYERS = (
     "files",
     "html_page",
     "text_table",
+    "plot_style",
     "registry",
     "core",
     "settings",

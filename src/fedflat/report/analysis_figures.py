@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from fedflat.plot_style import COLUMN, PAGE
 from fedflat.report.collect import Document
 from fedflat.report.figure_style import (
-    COLUMN,
     LEGEND,
-    PAGE,
     TITLE,
     Drawn,
     canvas,
     comparable,
+    height_map,
     in_lines,
     known,
     legend,
@@ -33,10 +33,10 @@ def eigenvalue_stems(document: Document) -> Iterator[Drawn]:
     """The largest eigenvalues of the Hessian, one stem each."""
     found = [one for one in document["curvature"] if known(one.get("eigenvalues", []))]
     for name, items in comparable(found):
-        figure, axis = canvas(COLUMN, 2.8)
+        figure, axis = canvas(COLUMN, 2.4)
         step = 0.7 / len(items)
         for place, one in enumerate(items):
-            values, color = numbers(one["eigenvalues"]), look(one["method"])["color"]
+            values, color = numbers(one["eigenvalues"]), look(one["look"])["color"]
             shift = step * (place - (len(items) - 1) / 2)
             x = [1 + i + shift for i in range(len(values))]
             axis.vlines(x, 0, values, color=color)
@@ -46,6 +46,23 @@ def eigenvalue_stems(document: Document) -> Iterator[Drawn]:
         axis.set(xlabel="place", ylabel="eigenvalue")
         legend(figure)
         yield f"eigenvalues{name}", figure
+
+
+def layer_dots(document: Document) -> Iterator[Drawn]:
+    """The largest eigenvalue of each layer's own block of the Hessian."""
+    for name, items in comparable([one for one in document["curvature"] if one.get("layers")]):
+        layers = list(dict.fromkeys(layer for one in items for layer in one["layers"]))
+        figure, axis = canvas(COLUMN, 0.8 + 0.16 * len(layers))
+        for one in items:
+            values = numbers([one["layers"].get(layer) for layer in layers])
+            color = look(one["look"])["color"]
+            axis.plot(values, range(len(layers)), "o", color=color, markersize=4, label=_label(one))
+        axis.set_yticks(range(len(layers)), map(plain, layers))
+        axis.grid(axis="y", linewidth=0.3)
+        ends = {"xlim": (0, None), "ylim": (len(layers) - 0.4, -0.6)}
+        axis.set(xlabel="largest eigenvalue of the layer", **ends)
+        legend(figure)
+        yield f"layers{name}", figure
 
 
 def corruption_bars(document: Document) -> Iterator[Drawn]:
@@ -59,7 +76,7 @@ def corruption_bars(document: Document) -> Iterator[Drawn]:
             means = [_mean(one["kinds"].get(kind, [])) for kind in kinds]
             values = numbers([one["clean"], *means, one["mean"]], judged["factor"])
             x = [i + width * (place - (len(items) - 1) / 2) for i in range(len(values))]
-            axis.bar(x, values, width, color=look(one["method"])["color"], label=_label(one))
+            axis.bar(x, values, width, color=look(one["look"])["color"], label=_label(one))
         labels = ["clean", *(kind.replace("_", " ") for kind in kinds), "mean of all"]
         axis.set_xticks(range(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
         unit = f", {judged['unit']}" if judged["unit"] else ""
@@ -74,13 +91,20 @@ def barriers(document: Document) -> Iterator[Drawn]:
         drawn = [one for one in ("loss", "error") if any(one in item for item in items)]
         figure, axes = canvas(PAGE, 2.8, ncols=len(drawn), squeeze=False)
         for measure, axis in zip(drawn, axes.flat, strict=True):
+            looks = [one["look"] for one in items]
+            distinct = len(set(looks)) == len(looks)
             for place, one in enumerate(items):
                 if measure not in one:
                     continue
                 first = "" if measure != drawn[0] else _line_label(one)
                 factor = 100.0 if measure == "error" else 1.0
                 values = numbers(one[measure], factor)
-                axis.plot(numbers(one["gamma"]), values, label=first, **look(place))
+                axis.plot(
+                    numbers(one["gamma"]),
+                    values,
+                    label=first,
+                    **look(looks[place] if distinct else place),
+                )
             axis.set(xlabel=GAMMA, ylabel="error, %" if measure == "error" else "loss")
         legend(figure)
         yield f"barrier{name}", figure
@@ -101,7 +125,7 @@ def description_maps(document: Document) -> Iterator[Drawn]:
             low, high = _least(tables), -_least([-one for one in tables])
             figure, axes = panels(len(items))
             for axis, one, values in zip(axes, items, tables, strict=True):
-                drawn = axis.imshow(values, vmin=low, vmax=high, cmap="viridis")
+                drawn = axis.imshow(values, vmin=low, vmax=high, cmap=height_map())
                 axis.set_title(in_lines(one["description"], TITLE), loc="left")
                 axis.set(xlabel="client, by class", ylabel="client, by class")
                 for side in (axis.xaxis, axis.yaxis):
@@ -117,7 +141,7 @@ def recorded_heat_maps(document: Document) -> Iterator[Drawn]:
         found = [one for one in document["heatmaps"] if one["key"] == key]
         for name, items in comparable(found):
             if any(known(row) for one in items for row in one["values"]):
-                yield f"{_file_name(key)}{name}", _heat_map(items, document["recorded"][key])
+                yield f"{file_name(key)}{name}", _heat_map(items, document["recorded"][key])
 
 
 def _heat_map(items: Sequence[Document], labels: Document) -> Any:
@@ -132,7 +156,7 @@ def _heat_map(items: Sequence[Document], labels: Document) -> Any:
             _edges(one["round"]),
             np.arange(len(values) + 1) - 0.5,
             np.ma.masked_invalid(values),
-            cmap="viridis",
+            cmap=height_map(),
             vmin=low,
             vmax=high,
             rasterized=True,
@@ -166,10 +190,10 @@ def _least(tables: Sequence[Any]) -> float:
     return float(min(np.nanmin(one) for one in tables if not np.isnan(one).all()))
 
 
-def _file_name(key: str) -> str:
+def file_name(key: str) -> str:
     """A key as part of a file's name.
 
-    >>> _file_name("features(everyone=True)")
+    >>> file_name("features(everyone=True)")
     'features-everyone-True'
     """
     return re.sub(r"[^A-Za-z0-9_]+", "-", key).strip("-")

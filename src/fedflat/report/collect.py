@@ -27,7 +27,7 @@ from typing import Any
 
 from fedflat.analysis.analysis import analyses
 from fedflat.analysis.shown_values import short
-from fedflat.experiments.results.method_labels import Labels, labelled
+from fedflat.experiments.results.method_labels import Labels, labelled, without_arguments
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import Summary
@@ -37,6 +37,7 @@ from fedflat.report.curvature_summary import add_curvature
 from fedflat.report.labels import RunLabels
 from fedflat.report.leaderboard import Kind, Leaderboard, boards_of, counted, kind_of
 from fedflat.report.load import ReportRun, load_runs, or_sentence
+from fedflat.report.looks import add_class_names, add_looks, shorten_leads, size_facts
 from fedflat.report.missing import missing
 from fedflat.report.run_names import RunName, run_names
 from fedflat.report.series import curves, heat_maps, recorded_numbers, score_curves
@@ -48,6 +49,10 @@ SEEN = 200
 """Clients, and groups of them, whose labels are drawn."""
 _SCORES = ("loss", "train_loss", "personal", "clients")
 """What is drawn besides the headline."""
+
+
+LONGEST_TITLE = 70
+"""Most letters of a title with the texts of methods and data sets."""
 
 
 def collect(
@@ -63,7 +68,8 @@ def collect(
     """
     runs, problems = load_runs(folders)
     wanted = common_target(target, (run.result.headline for run in runs))
-    labelled([run.result.method for run in runs], labels or {})  # refuses wrong ones
+    if runs:
+        labelled([run.result.method for run in runs], labels or {})  # refuses wrong ones
     try:
         return _json_document(runs, problems, wanted, labels)
     except Exception:  # some run cannot be shown: find it
@@ -120,10 +126,21 @@ def _document(
         "made": time.strftime("%Y-%m-%d %H:%M"),
         "title": _title(methods, boards),
         "lead": " ".join(filter(None, [_lead(boards), _going(results), *notes])),
-        "boards": [board.as_json(kinds, boards) for board in boards],
+        "boards": [
+            {
+                **board.as_json(kinds, boards),
+                "facts": size_facts(
+                    run.record
+                    for run, result in zip(runs, results, strict=True)
+                    if kind_of(result)[1:] == (board.scenario, board.headline)
+                ),
+            }
+            for board in boards
+        ],
         "methods": [
             {
                 **_method(place, summaries[kind], runs, results, places),
+                **_named(named[places.index(place)]),
                 "board": _board_of(kind, boards),
             }
             for place, kind in enumerate(kinds)
@@ -150,6 +167,9 @@ def _document(
             *making.unread(run.record.experiment for run in runs),
         ],
     }
+    add_looks(document)
+    shorten_leads(document)
+    add_class_names(document, [board.scenario for board in boards])
     add_curvature(document)
     document["recorded"] = _metrics(document, runs)
     document["missing"] = missing(document)
@@ -180,10 +200,12 @@ def _title(methods: Sequence[str], boards: Sequence[Leaderboard]) -> str:
     )
     data = f"{len(sets)} data sets" if len(sets) > 1 else f"{sets.pop()}, {len(texts)} partitions"
     named = list(dict.fromkeys(methods))
-    return (
-        f"{named[0] if len(named) == 1 else f'{len(named)} methods'} on "
-        f"{texts.pop() if len(texts) == 1 else data}"
-    )
+    one = f"{named[0]} on " if len(named) == 1 else f"{len(named)} methods on "
+    full = one + (texts.pop() if len(texts) == 1 else data)
+    if len(full) <= LONGEST_TITLE or len(boards) > 1:
+        return full
+    words = without_arguments(one) if len(one) > LONGEST_TITLE // 2 else one
+    return words + boards[0].scenario.data_set
 
 
 def _data_of(scenario: Scenario) -> str:
@@ -242,6 +264,11 @@ def _method(
         "curves": score_curves([results[i].rows for i in own], summary.headline.name, _SCORES),
         "recorded": _recorded([runs[i] for i in own]),
     }
+
+
+def _named(one: RunName) -> Document:
+    """What a method is called in a table with columns for settings."""
+    return {"short": one.short, "text": one.method, "columns": one.columns}
 
 
 def _metrics(document: Document, runs: Sequence[ReportRun]) -> Document:

@@ -1,31 +1,28 @@
 """The style of figures for papers: sizes, colours, panels, legends, and which analyses go together.
 
-Widths are those of a column (3.3 inches) or of a page (6.9 inches); text stays text in PDF and SVG.
+Widths are those of a column (3.25 inches) or of a page of two columns (6.75 inches). A method has
+the colour and the dash that it has on the page. No text is smaller than 7 points. Text stays text in
+PDF and SVG.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from textwrap import wrap
 from typing import Any
 
+from fedflat.plot_style import COLORS, COLUMN, PAGE
 from fedflat.report.collect import Document
 
-COLUMN, PAGE = 3.3, 6.9
-LEGEND, TITLE = 46, 26
+LEGEND, TITLE = 44, 22
 """Characters in a line of a legend a column wide, and of the title of one of four panels."""
-COLORS = (
-    "#0067a5",
-    "#c44d00",
-    "#007f5b",
-    "#a0468a",
-    "#85690a",
-    "#2584b8",
-    "#5d5d5d",
-    "#7a3b0c",
-    "#4b4bb5",
-    "#b0063f",
-)
+LETTER, KEY = 0.056, 0.5
+"""The width of a character and of the key of a legend, in inches."""
+COLUMNS: ContextVar[int | None] = ContextVar("columns", default=None)
+"""How many columns wide every figure is; None: as wide as it needs."""
+HEIGHTS = ((45, 32, 110), (38, 92, 158), (42, 152, 146), (140, 197, 98), (247, 221, 96))
+"""The colours of heights, from low to high, as on the page."""
 DASHES = (
     "-",
     "--",
@@ -38,41 +35,39 @@ DASHES = (
     (0, (6, 1)),
     (0, (3, 1)),
 )
-STYLE = {
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "lines.linewidth": 1.2,
-    "pdf.fonttype": 42,
-    "svg.fonttype": "none",
-    "savefig.dpi": 300,
-    "axes.formatter.useoffset": False,
-    "svg.hashsalt": "fedflat",  # drawn twice, the same bytes
-}
 Drawn = tuple[str, Any]
 """A name, and the figure of that name."""
+
+
+def wide(natural: float) -> float:
+    """The width of a figure: that of the columns that were asked for, or its natural one."""
+    columns = COLUMNS.get()
+    return natural if columns is None else COLUMN if columns == 1 else PAGE
 
 
 def canvas(width: float, height: float, **options: Any) -> tuple[Any, Any]:
     from matplotlib import pyplot
 
-    return pyplot.subplots(figsize=(width, height), layout="constrained", **options)
+    return pyplot.subplots(figsize=(wide(width), height), layout="constrained", **options)
 
 
-def panels(count: int, **options: Any) -> tuple[Any, list[Any]]:
-    """A page wide of equal squares, at most four in a row."""
-    columns = min(count, 4)
+def height_map() -> Any:
+    """The colour map of heights."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    stops = [tuple(channel / 255 for channel in color) for color in HEIGHTS]
+    return LinearSegmentedColormap.from_list("heights", stops)
+
+
+def panels(count: int, tall: float = 1.0, **options: Any) -> tuple[Any, list[Any]]:
+    """A page wide of equal panels, at most four in a row, or two in a row of a column; ``tall`` is
+    the height of a panel by its width."""
+    columns = min(count, 4 if wide(PAGE) > COLUMN else 2)
     rows = -(-count // columns)
-    height = rows * PAGE / max(columns, 2)
+    width = wide(PAGE)
+    height = rows * tall * width / max(columns, 2)
     figure, axes = canvas(
-        PAGE, height, nrows=rows, ncols=columns, squeeze=False, subplot_kw=options
+        width, height, nrows=rows, ncols=columns, squeeze=False, subplot_kw=options
     )
     for unused in axes.flat[count:]:
         unused.remove()
@@ -80,7 +75,12 @@ def panels(count: int, **options: Any) -> tuple[Any, list[Any]]:
 
 
 def legend(figure: Any) -> None:
-    figure.legend(loc="outside upper left", ncols=1)
+    """A legend above the axes, in as many columns as fit; none for a single entry."""
+    texts = [text for axis in figure.axes for text in axis.get_legend_handles_labels()[1]]
+    letters = max((len(line) for text in texts for line in text.split("\n")), default=0)
+    columns = int(figure.get_figwidth() / (LETTER * letters + KEY)) if letters else 0
+    if texts:
+        figure.legend(loc="outside upper left", ncols=max(1, min(columns, len(texts))))
 
 
 def plain(text: str) -> str:
@@ -94,8 +94,10 @@ def in_lines(text: str, letters: int) -> str:
 
 
 def look(place: int) -> dict[str, Any]:
-    """A colour and a dash; a hundred methods differ, since the dash moves on when the colours
-    repeat."""
+    """The colour and the dash of the method with this look.
+
+    A hundred methods differ, since the dash moves on when the colours repeat.
+    """
     return {
         "color": COLORS[place % len(COLORS)],
         "linestyle": DASHES[(place + place // len(COLORS)) % len(DASHES)],

@@ -1,5 +1,5 @@
-"""Figures for papers, drawn with matplotlib: curves, densities, surfaces, planes, and who holds
-which classes; `analysis_figures` has the others."""
+"""Figures for papers, drawn with matplotlib: curves, densities and planes. `surface_figures`,
+`analysis_figures`, `client_figures` and `picture_figures` have the others."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ from typing import Any
 
 from fedflat.errors import SettingError, choice
 from fedflat.files import unwritable
+from fedflat.plot_style import COLUMN, STYLE
 from fedflat.report.analysis_figures import (
     barriers,
     corruption_bars,
     description_maps,
     eigenvalue_stems,
+    file_name,
+    layer_dots,
     recorded_heat_maps,
 )
+from fedflat.report.client_figures import group_maps, local_global_dots, partitions, style_maps
 from fedflat.report.collect import Document
 from fedflat.report.figure_style import (
-    COLUMN,
+    COLUMNS,
     LEGEND,
-    PAGE,
-    STYLE,
     TITLE,
     Drawn,
     canvas,
     comparable,
+    height_map,
     in_lines,
     known,
     legend,
@@ -34,15 +37,25 @@ from fedflat.report.figure_style import (
     panels,
     plain,
 )
-from fedflat.report.surface_figures import client_surfaces, surfaces_together
+from fedflat.report.picture_figures import confusion_matrices, example_pictures
+from fedflat.report.surface_figures import client_surfaces, surfaces, surfaces_together
 
 FORMATS = ("png", "pdf", "svg")
 COSTS = {"clock": ("simulated hours", 1 / 3600), "bytes": ("gigabytes sent", 1e-9)}
 """What scores are drawn against besides rounds where there is a clock, in which unit."""
 
 
-def draw_figures(document: Document, folder: Path, formats: Sequence[str] = FORMATS) -> list[str]:
-    """Draw what there is into ``folder``; give a sentence about what could not be drawn."""
+def draw_figures(
+    document: Document,
+    folder: Path,
+    formats: Sequence[str] = FORMATS,
+    columns: int | None = None,
+) -> list[str]:
+    """Draw what there is into ``folder``; give a sentence about what could not be drawn.
+
+    ``columns`` is how many columns of a paper every figure is wide, 1 or 2; None: as many as it
+    needs.
+    """
     for name in formats:
         choice("report", "format", name, FORMATS)
     try:
@@ -56,6 +69,7 @@ def draw_figures(document: Document, folder: Path, formats: Sequence[str] = FORM
     from matplotlib import pyplot
 
     drawn = []
+    COLUMNS.set(columns)
     with pyplot.rc_context(STYLE):  # type: ignore[arg-type]
         for draw in _FIGURES:
             for name, figure in draw(document):
@@ -79,24 +93,18 @@ def _save(figure: Any, path: Path, formats: Sequence[str]) -> None:
 
 
 def _curves(document: Document) -> Iterator[Drawn]:
-    """The headlines and losses against rounds, with a clock also against time and bytes: the mean
-    over seeds, and from the least to the largest."""
+    """Scores and losses against rounds, with a clock also against time and bytes: the mean over
+    seeds, and from the least to the largest."""
     for place, board in enumerate(document["boards"]):
         judged, more = board["headline"], f"-{place + 1}" if place else ""
-        score_label = f"{judged['label']}, {judged['unit']}" if judged["unit"] else judged["label"]
-        for name, (label, factor) in {
-            "loss": ("test loss", 1.0),
-            judged["name"]: (score_label, judged["factor"]),
-        }.items():
-            there = [
-                (i, m)
-                for i, m in enumerate(document["methods"])
-                if m["board"] == place and name in m["curves"]
-            ]
-            title = board["title"] if len(document["boards"]) > 1 else ""
-            if there:
-                yield f"{name}{more}", _curve(there, name, label, factor, title=title)
-            timed = [(i, m) for i, m in there if "clock" in m["curves"][name]]
+        title = board["title"] if len(document["boards"]) > 1 else ""
+        members = [m for m in document["methods"] if m["board"] == place]
+        for name in dict.fromkeys(name for m in members for name in m["curves"]):
+            label, factor = _measure(name, judged)
+            there = [m for m in members if name in m["curves"]]
+            file = f"{name.replace('tests.', 'test-').replace('/', '-')}{more}"
+            yield file, _curve(there, name, label, factor, title=title)
+            timed = [m for m in there if "clock" in m["curves"][name]]
             if (
                 timed and name == judged["name"]
             ):  # then what it costs is of interest, by all measures of it
@@ -105,10 +113,38 @@ def _curves(document: Document) -> Iterator[Drawn]:
                         f"{name}{more}-{along}",
                         _curve(timed, name, label, factor, along, called, scale, title),
                     )
+        for key in dict.fromkeys(key for m in members for key in m["recorded"]):
+            yield f"recorded-{file_name(key)}{more}", _recorded(document, members, key, title)
+
+
+def _measure(name: str, judged: Document) -> tuple[str, float]:
+    """The label and the factor of a curve."""
+    if name == "loss" and name != judged["name"]:
+        return "test loss", 1.0
+    if name == "train_loss":
+        return "training loss", 1.0
+    unit = f", {judged['unit']}" if judged["unit"] else ""
+    words = {
+        judged["name"]: judged["label"],
+        "personal": f"personal {judged['label']}",
+        "clients": f"clients' {judged['label']}",
+    }
+    return words.get(name, f"{judged['label']} on {name.removeprefix('tests.')}") + unit, judged[
+        "factor"
+    ]
+
+
+def _recorded(document: Document, methods: Sequence[Document], key: str, title: str) -> Any:
+    """The curve of a recorded metric."""
+    labels = document["recorded"][key]
+    factor = 100.0 if labels["unit"] == "%" else 1.0
+    named = labels["title"] + (f", {labels['unit']}" if labels["unit"] else "")
+    there = [m for m in methods if key in m["recorded"]]
+    return _curve(there, key, in_lines(named, 34), factor, title=title, field="recorded")
 
 
 def _curve(
-    methods: Sequence[tuple[int, Document]],
+    methods: Sequence[Document],
     measure: str,
     label: str,
     factor: float,
@@ -116,18 +152,21 @@ def _curve(
     called: str = "round",
     scale: float = 1.0,
     title: str = "",
+    field: str = "curves",
 ) -> Any:
-    figure, axis = canvas(COLUMN, 2.8)
+    figure, axis = canvas(COLUMN, 2.4)
     axis.set_title(in_lines(title, LEGEND))
-    for place, method in methods:
-        curve = method["curves"][measure]
+    for method in methods:
+        curve = method[field][measure]
         x = numbers(curve[along], scale)
         band = {name: numbers(curve[name], factor) for name in ("mean", "low", "high")}
-        axis.plot(x, band["mean"], label=in_lines(method["name"], LEGEND), **look(place))
+        style = look(method["look"])
+        axis.plot(x, band["mean"], label=in_lines(method["name"], LEGEND), **style)
         axis.fill_between(
-            x, band["low"], band["high"], color=look(place)["color"], alpha=0.15, linewidth=0
+            x, band["low"], band["high"], color=style["color"], alpha=0.15, linewidth=0
         )
-    axis.set(xlabel=called, ylabel=plain(label))
+    axis.set(xlabel=called, ylabel=label if field == "recorded" else plain(label))
+    axis.margins(x=0.01)
     legend(figure)
     return figure
 
@@ -139,34 +178,10 @@ def _densities(document: Document) -> Iterator[Drawn]:
         top = max(value for one in items for value in known(one["density"]["y"]))
         for one in items:
             x, y = (numbers(one["density"][along]) for along in ("x", "y"))
-            axis.plot(x, y, label=in_lines(one["label"], LEGEND), **look(one["method"]))
+            axis.plot(x, y, label=in_lines(one["label"], LEGEND), **look(one["look"]))
         axis.set(xlabel="eigenvalue", ylabel="density", yscale="log", ylim=(top * 1e-7, top * 2))
         legend(figure)
         yield f"density{name}", figure
-
-
-def _surfaces(document: Document) -> Iterator[Drawn]:
-    """Surfaces side by side, on one scale."""
-    import numpy as np
-
-    for name, items in comparable([one for one in document["surface"] if "loss" in one]):
-        low, high = _range(items)
-        figure, axes = panels(len(items), projection="3d")
-        for axis, one in zip(axes, items, strict=True):
-            far, called = (
-                (one["length"], "distance")
-                if one["length"]
-                else (1.0, "distance / length of the weights")
-            )
-            x, y = np.meshgrid(numbers(one["x"], far), numbers(one["y"], far))
-            z = np.array([numbers(row) for row in one["loss"]])
-            axis.plot_surface(
-                x, y, z, cmap="viridis", vmin=low, vmax=high, linewidth=0.1, edgecolor="#00000033"
-            )
-            axis.set(
-                title=in_lines(one["label"], TITLE), zlim=(low, high), xlabel=called, ylabel=called
-            )
-        yield f"surface{name}", figure
 
 
 def _planes(document: Document) -> Iterator[Drawn]:
@@ -187,7 +202,8 @@ def _plane(items: Sequence[Document], measure: str) -> Any:
     for axis, one in zip(axes, items, strict=True):
         rows = [numbers(row, factor) for row in one[measure]]
         even = BoundaryNorm(levels, 256)
-        drawn = axis.contourf(one["x"], one["y"], rows, levels=levels, norm=even, cmap="viridis")
+        drawn = axis.contourf(one["x"], one["y"], rows, levels=levels, norm=even, cmap=height_map())
+        axis.contour(one["x"], one["y"], rows, levels=levels, colors="white", linewidths=0.3)
         lettered = list(zip("ABC", one["marks"], strict=False))
         for letter, mark in lettered:
             axis.plot(
@@ -205,7 +221,9 @@ def _plane(items: Sequence[Document], measure: str) -> Any:
             )
         named = [f"{letter} {mark['name']}" for letter, mark in lettered]
         wide, tall = (abs(one[along][-1] - one[along][0]) for along in ("x", "y"))
-        axis.set_title(plain("\n".join(named)), loc="left", fontsize=6)
+        letters = max(TITLE, 88 // len(items))
+        axis.set_title("\n".join(in_lines(text, letters) for text in named), loc="left", fontsize=7)
+        axis.locator_params(nbins=4)
         axis.set(xlabel="parameter distance", ylabel="parameter distance")
         axis.set_aspect("equal" if 1 / 3 < wide / tall < 3 else "auto")
     label = "error, %" if measure == "error" else "loss"
@@ -234,20 +252,6 @@ def _even_levels(low: float, high: float) -> list[float]:
     return [low + step * place for place in range(15)]
 
 
-def _partitions(document: Document) -> Iterator[Drawn]:
-    """Examples of each class at each client."""
-    import numpy as np
-
-    for one in document["partition"]:
-        board = document["methods"][one["method"]]["board"]
-        figure, axis = canvas(PAGE, 2.0)
-        counts = np.array(one["counts"], dtype=float).T
-        drawn = axis.imshow(counts, aspect="auto", cmap="Blues", interpolation="nearest")
-        axis.set(xlabel="client", ylabel="class")
-        figure.colorbar(drawn, ax=axis, label="examples")
-        yield f"partition-seed{one['seed']}" + (f"-{board + 1}" if board else ""), figure
-
-
 def _range(items: Sequence[Document], measure: str = "loss") -> tuple[float, float]:
     values = [value for one in items for row in one[measure] for value in known(row)]
     if not values:
@@ -261,7 +265,7 @@ _FIGURES: tuple[Callable[[Document], Iterator[Drawn]], ...] = (
     _curves,
     eigenvalue_stems,
     _densities,
-    _surfaces,
+    surfaces,
     surfaces_together,
     client_surfaces,
     _planes,
@@ -269,5 +273,11 @@ _FIGURES: tuple[Callable[[Document], Iterator[Drawn]], ...] = (
     corruption_bars,
     description_maps,
     recorded_heat_maps,
-    _partitions,
+    layer_dots,
+    local_global_dots,
+    confusion_matrices,
+    group_maps,
+    style_maps,
+    example_pictures,
+    partitions,
 )

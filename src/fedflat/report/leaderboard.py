@@ -22,6 +22,10 @@ Kind = tuple[str, Scenario, Headline]
 """A method within its section."""
 
 
+LONGEST = 56
+"""Most letters of a title that is not shortened."""
+
+
 def kind_of(result: Result) -> Kind:
     """The method and the section of a run."""
     return result.method, result.scenario, result.headline
@@ -75,6 +79,7 @@ class Leaderboard:
         ahead = leader(self.standings)
         return {
             "title": self.title(among),
+            "short": self.short_title(among),
             "data_set": self.scenario.data_set,
             "partition": self.scenario.partition,
             "task": self.scenario.task,
@@ -88,6 +93,12 @@ class Leaderboard:
             "target_of_first": self.target_of_first,
         }
 
+    def short_title(self, among: Sequence[Leaderboard]) -> str:
+        """The title; if it is long, the data set and the partition, unless others have them."""
+        title, words = self.title(among), _words(self)
+        alone = sum(_words(board) == words for board in among) == 1
+        return words if len(title) > LONGEST and alone and len(words) < len(title) else title
+
     def title(self, among: Sequence[Leaderboard]) -> str:
         """A name that no other section of the page has."""
         same = [board for board in among if board.scenario == self.scenario]
@@ -96,6 +107,10 @@ class Leaderboard:
             if len(same) > 1
             else self.scenario.title
         )
+
+
+def _words(board: Leaderboard) -> str:
+    return f"{board.scenario.data_set}, {board.scenario.partition}"
 
 
 def counted(results: Sequence[Result]) -> list[Result]:

@@ -59,6 +59,7 @@ def write_report(
     formats: Sequence[str] = ("png", "pdf", "svg"),
     target: float | str | None = None,
     labels: Labels | None = None,
+    columns: int | None = None,
 ) -> list[str]:
     """Write the page of these runs to ``out``, and figures into the folder ``figures``; give what
     is missing.
@@ -71,6 +72,9 @@ def write_report(
         The headline score to reach, as a number or as text; None: that of the study.
     labels
         Names for methods, such as ``{"fedgloss(...)": "FedGloSS"}``.
+    columns
+        How many columns of a paper all figures are wide: 1 (3.25 inches) or 2 (6.75 inches); None:
+        as many as each needs.
     """
     collected = collect(folders, target=target, labels=labels)
     if not collected["runs"]:
@@ -88,5 +92,5 @@ def write_report(
     if figures is not None:
         from fedflat.report.figures import draw_figures
 
-        sentences += draw_figures(collected, figures, formats)
+        sentences += draw_figures(collected, figures, formats, columns)
     return sentences

@@ -23,9 +23,16 @@ class RunName:
     label: str
     """What the method is called: a label that was given, or its text."""
     short: str = ""
-    """The label, or the text without the arguments that no other method of its name has."""
+    """The label, or the text without arguments."""
     apart: Mapping[str, Any] = field(default_factory=dict)
     """Settings in which it differs from other runs of its method, but for the seed."""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """Arguments in which it differs from other methods of its name."""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Arguments and settings, which have columns of their own in tables."""
+        return {**self.arguments, **{name: str(value) for name, value in self.apart.items()}}
 
     @property
     def name(self) -> str:
@@ -44,8 +51,9 @@ def run_names(runs: Sequence[ReportRun], labels: Labels) -> list[RunName]:
         methods = list(dict.fromkeys(texts[place].method for place in own))
         for place, differing in zip(own, apart, strict=True):
             method, label = texts[place].method, called[place]
-            short = label if label != method else short_name(method, methods)
-            named[place] = RunName(method, label, short, differing)
+            own_arguments = differing_arguments(method, methods)
+            short = label if label != method else without_arguments(method)
+            named[place] = RunName(method, label, short, differing, own_arguments)
     return [named[place] for place in range(len(runs))]
 
 
@@ -72,34 +80,29 @@ def differences(experiments: Sequence[ExperimentTexts]) -> list[dict[str, Any]]:
     ]
 
 
-def short_name(method: str, among: Sequence[str]) -> str:
-    """The text without arguments, but for those in which methods of this name differ.
+def differing_arguments(method: str, among: Sequence[str]) -> dict[str, str]:
+    """The arguments in which methods of the same name differ.
 
     >>> methods = ["fedavg()", "fedsam(rho=0.1) + swa()", "fedsam(rho=0.2) + swa()"]
-    >>> [short_name(one, methods) for one in methods]
-    ['fedavg', 'fedsam(rho=0.1) + swa', 'fedsam(rho=0.2) + swa']
+    >>> [differing_arguments(one, methods) for one in methods]
+    [{}, {'rho': '0.1'}, {'rho': '0.2'}]
     """
     bare = without_arguments(method)
     same = [one for one in among if without_arguments(one) == bare]
     if len(same) < 2:
-        return bare
+        return {}
     try:
         own, others = arguments(method), [arguments(one) for one in same]
-    except (SyntaxError, ValueError):
-        return method
-    kept = {
-        key
-        for one in others
-        for key in one
-        if {json.dumps(o.get(key)) for o in others} - {json.dumps(one[key])}
+    except (SyntaxError, ValueError):  # no sum of calls: the whole text tells them apart
+        return {"method": method}
+    keys = dict.fromkeys(key for one in others for key in one)
+    kept = [key for key in keys if len({one.get(key) for one in others}) > 1]
+    pieces = bare.split(" + ")
+    twice = {name for _, name in kept if sum(other == name for _, other in kept) > 1}
+    return {
+        f"{pieces[at]}.{name}" if name in twice else name: own.get((at, name), "default")
+        for at, name in kept
     }
-    parts = []
-    for place, piece in enumerate(bare.split(" + ")):
-        inside = ", ".join(
-            f"{name}={own[at, name]}" for at, name in own if at == place and (at, name) in kept
-        )
-        parts.append(f"{piece}({inside})" if inside else piece)
-    return " + ".join(parts)
 
 
 def arguments(method: str) -> dict[tuple[int, str], str]:

@@ -1,27 +1,43 @@
-"""Two loss surfaces in one picture on one scale: the first one solid, the second one as a net."""
+"""Loss surfaces side by side, and two in one picture: the first one solid, the second one as a net.
+All surfaces of a figure have one scale."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from fedflat.errors import SettingError
 from fedflat.report.collect import Document
 from fedflat.report.figure_style import (
     TITLE,
     Drawn,
     comparable,
+    height_map,
     in_lines,
     known,
-    numbers,
+    look,
     panels,
 )
+from fedflat.report.surface_drawing import Scale, draw_surface
 
-NET = "#c44d00"
-AXES = "height: loss; both sides: distance / length of the weights"
+TALL = 0.82
+"""The height of a panel by its width."""
 Layer = tuple[Document, str]
 """A surface, and which of its tables is drawn."""
 Pair = tuple[str, Layer, Layer]
 """A title, the solid surface, and the net."""
+
+
+def surfaces(document: Document) -> Iterator[Drawn]:
+    """Surfaces side by side, on one scale."""
+    for name, items in comparable([one for one in document["surface"] if "loss" in one]):
+        scale = _range((one, "loss") for one in items)
+        figure, axes = panels(len(items), TALL)
+        for axis, one in zip(axes, items, strict=True):
+            draw_surface(axis, one, "loss", scale)
+            axis.set_title(in_lines(one["label"], max(TITLE, 88 // len(items))))
+        _explain(figure, axes, scale, items[0])
+        yield f"surface{name}", figure
 
 
 def surfaces_together(document: Document) -> Iterator[Drawn]:
@@ -72,28 +88,31 @@ def _client(surface: Document) -> str:
     return f"client {surface['client']} (class {surface['class']})"
 
 
-def _range(layers: Iterable[Layer]) -> tuple[float, float]:
+def _range(layers: Iterable[Layer]) -> Scale:
     values = [value for one, key in layers for row in one[key] for value in known(row)]
-    return min(values, default=0.0), max(values, default=1.0)
-
-
-def _figure(pairs: Sequence[Pair], scale: tuple[float, float]) -> Any:
-    import numpy as np
-
-    low, high = scale
-    figure, axes = panels(len(pairs), projection="3d")
-    for axis, (title, solid, net) in zip(axes, pairs, strict=True):
-        (x, y, z), (u, v, w) = (
-            (
-                *np.meshgrid(numbers(one["x"]), numbers(one["y"])),
-                np.array([numbers(row) for row in one[key]]),
-            )
-            for one, key in (solid, net)
+    if not values:
+        raise SettingError(
+            "a surface without a single finite loss cannot be drawn. Analyse it again, closer by."
         )
-        axis.plot_surface(x, y, z, cmap="viridis", vmin=low, vmax=high, linewidth=0, alpha=0.9)
-        axis.plot_wireframe(u, v, w, color=NET, linewidth=0.4, rcount=15, ccount=15)
-        ends = [solid[0]["x"][0], 0, solid[0]["x"][-1]]
-        axis.set(title=in_lines(title, TITLE), zlim=(low, high), xticks=ends, yticks=ends)
-        axis.tick_params(pad=-2)
-    figure.supxlabel(AXES, fontsize=7)
+    return Scale(min(values), max(values))
+
+
+def _figure(pairs: Sequence[Pair], scale: Scale) -> Any:
+    figure, axes = panels(len(pairs), TALL + 0.04)
+    for axis, (title, solid, net) in zip(axes, pairs, strict=True):
+        draw_surface(axis, *solid, scale, (*net, look(net[0].get("look", 1))["color"]))
+        axis.set_title(in_lines(title, max(TITLE, 88 // len(pairs))))
+    _explain(figure, axes, scale, pairs[0][1][0])
     return figure
+
+
+def _explain(figure: Any, axes: Sequence[Any], scale: Scale, one: Document) -> None:
+    """The scale of heights, and what the sides are."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LogNorm, Normalize
+
+    norm = (LogNorm if scale.log else Normalize)(scale.low, scale.high)
+    bar = figure.colorbar(ScalarMappable(norm, height_map()), ax=axes, shrink=0.6, aspect=16)
+    bar.set_label("loss")
+    sides = "distance" if one.get("length") else "distance / length of the weights"
+    figure.supxlabel(f"sides: {sides} from the model; height: loss", fontsize=7)

@@ -44,6 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help="formats of figures: png pdf svg (default: all)",
     )
+    add(
+        "--columns",
+        type=int,
+        choices=(1, 2),
+        help="width of all figures in columns of a paper: 1 is 3.25 inches, 2 is 6.75 (default: "
+        "what each figure needs)",
+    )
     label_option(parser)
     data_dir_option(parser)
 
@@ -65,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
         out,
         figures=figures,
         formats=args.formats,
+        columns=args.columns,
         target=args.target,
         labels=read_labels(args.labels),
     ):

@@ -47,6 +47,10 @@ def origin_of(setup: RunSetup) -> Origin:
         clock=digest or None,
         module=module_digest(module),
         start=sign(weights + [text for text in [setup.exp.init.digest()] if text]),
+        parameters=sum(tensor.numel() for tensor in trained),
+        clients=setup.fed.population,
+        examples=sum(setup.fed.sizes()) if isinstance(setup.fed, PartitionedFederation) else None,
+        test_examples=len(setup.fed.test),
     )
 
 

@@ -79,6 +79,14 @@ class Origin:
     """The digest of the server's data, if it has any."""
     clock: str | None = None
     """The digest of the clock's file, if it has one."""
+    parameters: int | None = None
+    """The number of trained parameters of the model."""
+    clients: int | None = None
+    """The number of clients."""
+    examples: int | None = None
+    """The training examples of all clients together; None where clients are made on demand."""
+    test_examples: int | None = None
+    """The examples of the test set."""
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Origin:

@@ -10,7 +10,7 @@ from typing import Any
 from fedflat.files import unwritable
 from fedflat.papers.reproduce.plan import TablePlan
 from fedflat.papers.reproduce.summary import TableLine
-from fedflat.report.figure_style import COLORS, PAGE, STYLE
+from fedflat.plot_style import COLORS, PAGE, STYLE
 
 
 def names(shown: Sequence[TableLine]) -> dict[str, list[TableLine]]:

@@ -8,7 +8,14 @@ function comparable(items, key, part) {
       item,
       [item.settings, `run seed ${item.seed}`].filter(Boolean).join(", "),
     );
-  const list = selection("Measured on", key, [...new Set(items.map(name))], part);
+  const groups = [...new Set(items.map(name))],
+    methods = (group) =>
+      new Set(items.filter((item) => name(item) === group).map((item) => item.method)).size;
+  remembered(
+    key,
+    groups.reduce((best, group) => (methods(group) > methods(best) ? group : best), groups[0]),
+  );
+  const list = selection("Measured on", key, groups, part);
   return { list, items: items.filter((item) => name(item) === state[key]) };
 }
 

@@ -1,7 +1,13 @@
 /* Charts in SVG: lines with bands, stems, dots in rows, heat maps. Each is a figure with a sentence and its data. */
 
 /** A method's sign and name, as the head of its panel. */
-const named = (item) => el("h3", { class: "who" }, sign(item.method), el("code", {}, item.label));
+const named = (item) =>
+  el("h3", { class: "who" }, sign(item.method), el("code", { title: item.label }, shortLabel(item)));
+/** The label of an analysis, with the short name of its method if that is folded. */
+const shortLabel = ({ label, method }) => {
+  const one = shownDocument.methods[method];
+  return one && folded(one) ? label.replace(one.name, one.short + settingsText(one)) : label;
+};
 const sign = (method) =>
   svg(
     "svg",
@@ -39,6 +45,7 @@ function figure(head, note, drawing, table, kind = "", section = "") {
       note ? el("p", {}, note) : null,
     ),
     drawing,
+    drawing.classList.contains("plot") ? savers(title + section, drawing, table) : null,
     data,
   );
 }
@@ -173,11 +180,19 @@ function legend(methods) {
           }),
           marker(method.place, 17, 6),
         ),
-        el("code", {}, method.name),
+        el("code", { title: method.name }, called(method), settingsText(method)),
       ),
     ),
   );
 }
+
+/** The settings of a method whose name is folded. */
+const settingsText = (m) =>
+  folded(m) && Object.keys(m.columns).length
+    ? `, ${Object.entries(m.columns)
+        .map(([name, value]) => `${name}=${value}`)
+        .join(", ")}`
+    : "";
 
 /** Axes and their frame; gives where to draw and how values become pixels. */
 function axes(
@@ -294,12 +309,20 @@ function path(points) {
 /** Lines against a common axis, each with a band from `low` to `high` if it has one. */
 function lines(series, options) {
   const box = el("div", { class: "plot" });
-  const shown = series.filter((one) => !state.hidden.has(one.method));
+  const share = Number(options.smoothing || 0),
+    raw = series.filter((one) => !state.hidden.has(one.method)),
+    shown = smoothSeries(raw, share);
+  box.entries = shown.map(({ method, name }) => ({ method, name }));
   later(box, () => {
-    const at = (name) => shown.flatMap((one) => one[name] || []);
-    let y = extent([...at("y"), ...at("low"), ...at("high")]);
+    const at = (name) => shown.flatMap((one) => one[name] || []),
+      ends = extent(at("x"), 0),
+      x = (options.zoom && state[options.zoom]) || ends;
+    let y =
+      options.settled && x === ends && !options.logY
+        ? settledRange(shown, ends)
+        : extent(valuesWithin(shown, x));
     if (options.logY) {
-      const positive = at("y").filter((value) => value > 0),
+      const positive = valuesWithin(shown, x).filter((value) => value > 0),
         high = Math.max(...positive, 1e-12);
       y = [Math.max(high * 1e-7, Math.min(...positive, high)), high * 1.5];
     }
@@ -310,14 +333,35 @@ function lines(series, options) {
         .every((value) => !known(value) || value >= options.floor)
     )
       y[0] = Math.max(y[0], options.floor);
-    const plot = axes(box, { ...options, x: extent(at("x"), 0), y });
+    const plot = axes(box, { ...options, x, y });
     const clamp = (value) =>
       known(value) && !(options.logY && value < y[0]) ? plot.Y(value) : NaN;
+    if (options.dense) markDense(plot, options.dense, options.denseText);
+    if (share)
+      for (const one of raw) {
+        const points = one.x.map((place, i) => [plot.X(place), clamp(one.y[i])]);
+        plot.drawing.append(svg("path", { d: path(points), stroke: color(one.method), class: "raw" }));
+      }
     for (const one of shown) drawLine(plot, one, clamp);
+    clipped(plot);
     box.replaceChildren(plot.root);
-    readout(box, plot, shown, options, clamp);
+    readout(box, plot, shown, options, clamp, x);
+    if (options.zoom) zoomable(plot, ends, options);
   });
   return box;
+}
+
+/** Lines end at the frame. */
+function clipped({ root, drawing, left, right, top, bottom }) {
+  const id = `frame-${Math.random().toString(36).slice(2)}`;
+  root.prepend(
+    svg(
+      "clipPath",
+      { id },
+      svg("rect", { x: left, y: top - 2, width: right - left + 5, height: bottom - top + 4 }),
+    ),
+  );
+  drawing.setAttribute("clip-path", `url(#${id})`);
 }
 
 function drawLine({ drawing, X }, one, Y) {
@@ -327,7 +371,7 @@ function drawLine({ drawing, X }, one, Y) {
       ...there.map((i) => [X(one.x[i]), Y(one.high[i])]),
       ...there.reverse().map((i) => [X(one.x[i]), Y(one.low[i])]),
     ];
-    drawing.append(svg("path", { d: path(around) + "Z", fill: color(one.method), class: "band" }));
+    if (around.length) drawing.append(svg("path", { d: path(around) + "Z", fill: color(one.method), class: "band" }));
   }
   const points = one.x.map((x, i) => [X(x), Y(one.y[i])]);
   drawing.append(
@@ -346,8 +390,10 @@ function drawLine({ drawing, X }, one, Y) {
 }
 
 /** Show the values of the lines at one place: at the pointer, or by arrow keys while the chart has the focus. */
-function readout(box, plot, series, options, Y) {
-  const places = [...new Set(series.flatMap((one) => one.x.filter(known)))].sort((a, b) => a - b);
+function readout(box, plot, series, options, Y, [from, to]) {
+  const places = [...new Set(series.flatMap((one) => one.x.filter(known)))]
+    .filter((x) => x >= from && x <= to)
+    .sort((a, b) => a - b);
   if (!places.length) return;
   const tip = el("div", { class: "tip", hidden: true }),
     live = el("div", { class: "unseen", "aria-live": "polite" });
@@ -363,6 +409,7 @@ function readout(box, plot, series, options, Y) {
   const xText = options.xText || options.xFormat || plain,
     yText = options.yText || number;
   let place = places.length - 1;
+  plot.cursor = () => places[place];
   const show = (index, speak) => {
     place = Math.min(places.length - 1, Math.max(0, index));
     const x = plot.X(places[place]);
@@ -438,6 +485,7 @@ function nearest(values, wanted) {
 /** Eigenvalues and the like: a stem for each place and series. */
 function stems(series, options) {
   const box = el("div", { class: "plot" });
+  box.entries = series.map(({ method, name }) => ({ method, name }));
   later(box, () => {
     const shown = series.filter((one) => !state.hidden.has(one.method));
     const count = Math.max(1, ...shown.map((one) => one.y.length));
@@ -489,7 +537,7 @@ function dotRows(rows, { xTitle, xFormat = plain, sentence: label, from }) {
     const width = Math.max(240, box.clientWidth),
       line = 26,
       top = 8;
-    const wide = Math.min(width * 0.4, 8 + 7.2 * Math.max(...rows.map((row) => row.name.length)));
+    const wide = Math.min(width * 0.5, 8 + 7.2 * Math.max(...rows.map((row) => row.name.length)));
     const fits = Math.floor((wide - 8) / 7.2),
       bottom = top + rows.length * line;
     const [low, high] = extent(
@@ -520,14 +568,15 @@ function dotRows(rows, { xTitle, xFormat = plain, sentence: label, from }) {
       );
     rows.forEach((row, r) => {
       const y = top + (r + 0.5) * line;
-      const name =
-        row.name.length > fits ? `${row.name.slice(0, Math.max(3, fits - 1))}…` : row.name;
+      const cut = row.name.length > fits ? Math.max(1, row.name.lastIndexOf(".", fits) + 1 || fits) : 0;
+      const two = cut ? [row.name.slice(0, cut), row.name.slice(cut)] : [row.name];
       root.append(
-        svg(
-          "text",
-          { x: wide, y: y + 4, "text-anchor": "end" },
-          name,
-          name === row.name ? null : svg("title", {}, row.name),
+        ...two.map((part, i) =>
+          svg(
+            "text",
+            { x: wide, y: y + 4 + (two.length > 1 ? 12 * i - 6 : 0), "text-anchor": "end" },
+            part,
+          ),
         ),
         svg("line", { x1: wide + 10, x2: width - 16, y1: y, y2: y, class: "guide" }),
       );

@@ -26,11 +26,13 @@ function drawPartition(section, doc) {
         format: whole,
         rowTitle: "class",
         columnTitle: "client",
-        cell: (j, i) => `client ${i} holds ${whole(turned[j][i])} examples of class ${j}`,
+        rowName: (j) => item.names?.[j] ?? j,
+        cell: (j, i) =>
+          `client ${i} holds ${whole(turned[j][i])} examples of class ${item.names?.[j] ?? j}`,
         sentence: `Examples of ${classes} classes at ${clients} clients; a client holds ${mean} classes on average and at most ${most} examples of one class.`,
       }),
       () => ({
-        heads: ["client", ...turned.map((_, c) => `class ${c}`)],
+        heads: ["client", ...turned.map((_, c) => item.names?.[c] ?? `class ${c}`)],
         rows: item.counts.map((row, k) => [k, ...row.map(whole)]),
       }),
     ),

@@ -69,7 +69,6 @@ function drawCurvature(section, doc) {
 
 function curvatureTable(doc) {
   const columns = [
-    ["data, partition, task", (c) => (doc.boards.length > 1 ? c.section : "–")],
     ["run seed", (c) => c.seed],
     ["λ₁", (c) => spread(c.lambda_1, c.subsample?.lambda_1_spread)],
     ["λ₁/λ₅", (c) => number(c.ratio)],
@@ -91,7 +90,11 @@ function curvatureTable(doc) {
       ? new Set(doc.curvature.map((c) => c.settings)).size > 1
       : doc.curvature.some((item) => String(text(item)) !== "–"),
   );
-  const table = methodTable("Curvature of every run", columns, doc.curvature);
+  const rows = doc.curvature.map((item) => ({
+    ...item,
+    under: doc.boards.length > 1 ? item.section : "",
+  }));
+  const table = methodTable("Curvature of every run", columns, rows);
   const parts = doc.curvature.find((item) => known(item.subsample?.lambda_1_spread))?.subsample;
   return [
     scrolling(table, "Table of curvatures"),

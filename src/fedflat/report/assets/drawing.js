@@ -184,8 +184,11 @@ function extent(values, air = 0.04) {
 
 /* Ten colours, ten dashes, ten marks. Dash and mark move on by one with each repetition of the colours, so that LOOKS methods differ. */
 const LOOKS = 100;
-const color = (method) => `var(--c${method % 10})`;
-const variant = (method) => (method + Math.floor(method / 10)) % 10;
+/** The same method looks the same in every section. */
+const lookOf = (method) => shownDocument?.methods[method]?.look ?? method;
+const tone = (place) => `var(--c${place % 10})`;
+const color = (method) => tone(lookOf(method));
+const variant = (method) => (lookOf(method) + Math.floor(lookOf(method) / 10)) % 10;
 const DASHES = [
   "",
   "7 4",

@@ -66,7 +66,7 @@ function heat(
       rows = values.length,
       columns = values[0].length;
     const names = Array.from({ length: rows }, (_, i) => String(rowName(i)));
-    const left = Math.min(width * 0.4, 16 + 7 * Math.max(...names.map((name) => name.length)));
+    const left = Math.min(width * 0.5, 16 + 7 * Math.max(...names.map((name) => name.length)));
     const top = 20,
       tall = height || Math.min(420, Math.max(90, rows * 22)),
       right = width - 4;

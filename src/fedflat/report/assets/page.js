@@ -107,7 +107,16 @@ function redraw(id) {
   if (again && again !== document.activeElement) again.focus({ preventScroll: true });
 }
 
-function drawPart(part, doc) {
+/** The document without the analyses of other sections than the chosen one. */
+function chosenSection(doc) {
+  if (!doc.boards.some((board) => board.title === state.board)) return doc;
+  const keep = (name) => doc[name].filter((one) => one.section === state.board);
+  const names = [...doc.kinds.map((kind) => kind.id), "heatmaps", "groups"];
+  return bare({ ...doc, ...Object.fromEntries(names.map((name) => [name, keep(name)])) });
+}
+
+function drawPart(part, whole) {
+  const doc = chosenSection(whole);
   const section = document.getElementById(part.id),
     there = part.of(doc).length > 0;
   const open = new Set(

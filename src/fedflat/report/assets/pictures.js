@@ -35,7 +35,7 @@ function drawPictures(section, doc) {
   const examples = shown
     .flatMap((item) => item.sets[where])
     .filter((one, i, all) => all.findIndex((other) => same(one, other)) === i);
-  const judged = boardsOf(doc)[doc.methods[shown[0].method].board].judged;
+  const judged = judgedBy(doc.boards[doc.methods[shown[0].method].board].headline);
   const seen = (side, text) => el("img", { src: png(doc.album[side]), alt: text });
   const line = (one) => {
     const what = one.domain ? `${one.place} (${one.domain})` : one.place;
@@ -254,7 +254,7 @@ function styleMap(item, label) {
               width: wide,
               height: tall,
               fill: "none",
-              stroke: color(one.cluster),
+              stroke: tone(one.cluster),
               "stroke-width": 3,
             }),
             marker(one.cluster, x - wide / 2, y - tall / 2, 5),

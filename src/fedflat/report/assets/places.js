@@ -98,7 +98,7 @@ function placeMap(item, found, area, label) {
       root.append(
         svg(
           "g",
-          { fill: color(one.client), opacity: 0.55 },
+          { fill: tone(one.client), opacity: 0.55 },
           svg("title", {}, `client ${one.client}, ${whole(one.images)} images`),
           one.points.map((point) => svg("circle", { cx: X(point[1]), cy: Y(point[2]), r: 2 })),
         ),

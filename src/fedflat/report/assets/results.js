@@ -34,7 +34,12 @@ const methodTable = (caption, columns, items) =>
         el(
           "tr",
           {},
-          el("th", { scope: "row" }, el("code", {}, item.label)),
+          el(
+            "th",
+            { scope: "row" },
+            el("code", { title: item.label }, shortLabel(item)),
+            item.under ? el("small", {}, item.under) : null,
+          ),
           columns.map(([, text]) => el("td", {}, cell(text(item)))),
         ),
       ),
@@ -43,25 +48,61 @@ const methodTable = (caption, columns, items) =>
 
 /** The row head of a method in a table of results. */
 const methodHead = (doc, i) =>
-  el("th", { scope: "row" }, el("div", {}, sign(i), el("code", {}, doc.methods[i].name)));
+  el("th", { scope: "row" }, el("div", {}, sign(i), el("code", {}, called(doc.methods[i]))));
 
 /** The methods of one section, by their places. */
 const membersOf = (doc, place) =>
   doc.methods.map((_, i) => i).filter((i) => doc.methods[i].board === place);
 const boardsOf = (doc) =>
-  doc.boards.map((board, place) => ({
-    ...board,
-    judged: judgedBy(board.headline),
-    methods: membersOf(doc, place),
-    which: doc.boards.length > 1 ? `: ${board.title}` : "",
-  }));
+  doc.boards
+    .map((board, place) => ({
+      ...board,
+      judged: judgedBy(board.headline),
+      methods: membersOf(doc, place),
+      which: doc.boards.length > 1 ? `: ${board.title}` : "",
+    }))
+    .filter(
+      (board, _, all) =>
+        !all.some((one) => one.title === state.board) || board.title === state.board,
+    );
+/** The longest text of a method that a table prints; a longer one is folded. */
+const LONGEST_NAME = 36;
+const folded = (m) => m.name.length > LONGEST_NAME && m.short.length < m.name.length;
+/** What a method is called in tables: its name, or a short name if that is long. */
+const called = (m) => (folded(m) ? m.short : m.name);
+/** The name of a method in a table; its text, where it is long, opens on a click. */
+const nameCell = (m, key) =>
+  folded(m)
+    ? el(
+        "details",
+        { class: "folded", "data-key": `name ${key}` },
+        el("summary", {}, el("code", {}, m.short)),
+        el("code", {}, m.name),
+      )
+    : el("code", {}, m.name);
 const legendOf = (doc, { methods }) =>
   methods.length > 1 ? legend(methods.map((place) => ({ ...doc.methods[place], place }))) : null;
 /** The name of a section, where there are several. */
-const sectionHead = ({ which, title }) =>
-  which ? el("h3", { class: "section" }, el("code", {}, title)) : "";
-const scenario = ({ data_set: set, partition, task }) =>
-  el(
+const sectionHead = ({ which, short }) =>
+  which ? el("h3", { class: "section" }, el("code", {}, short)) : "";
+/** Numbers that are the same in all runs, or from the least to the largest. */
+const rangeText = (values) => {
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  return low === high ? whole(low) : `${whole(low)} to ${whole(high)}`;
+};
+const scenario = ({ data_set: set, partition, task, facts }) => {
+  const count = (name, one, many) =>
+    facts[name].length
+      ? `${rangeText(facts[name])} ${facts[name].every((value) => value === 1) ? one : many}`
+      : "";
+  const sizes = [
+    count("clients", "client", "clients"),
+    count("examples", "training example", "training examples"),
+    count("test_examples", "test example", "test examples"),
+    count("classes", "class", "classes"),
+    count("parameters", "parameter", "parameters"),
+  ].filter(Boolean);
+  return el(
     "p",
     { class: "note scenario" },
     "Data set: ",
@@ -70,8 +111,50 @@ const scenario = ({ data_set: set, partition, task }) =>
     el("code", {}, partition),
     ". Task: ",
     el("code", {}, task),
+    ". Model: ",
+    ...facts.models.flatMap((text, i) => [i ? ", " : "", el("code", {}, text)]),
     ".",
+    sizes.length ? el("span", { class: "sizes" }, ` ${sizes.join(", ")}.`) : "",
   );
+};
+/** The names of the settings and arguments in which the methods differ, which have columns. */
+const settingsOf = (methods) => [...new Set(methods.flatMap((m) => Object.keys(m.columns)))];
+/** What is shown: rows that all chosen settings fit. */
+const fits = (m) =>
+  Object.entries(state.filters || {}).every(
+    ([name, value]) => value === ALL || !(name in m.columns) || m.columns[name] === value,
+  );
+const ALL = "all";
+/** Lists from which values of settings are chosen; other rows and lines are hidden. */
+function filters(doc, board) {
+  const methods = board.methods.map((i) => doc.methods[i]),
+    names = settingsOf(methods);
+  remembered("filters", bare({}));
+  return names.map((name) => {
+    const values = [...new Set(methods.map((m) => m.columns[name]).filter((v) => v !== undefined))];
+    return el(
+      "label",
+      { class: "select" },
+      el("span", {}, plainName(name)),
+      el(
+        "select",
+        {
+          "data-key": `filter ${name}${board.which}`,
+          change: (event) => {
+            state.filters[name] = event.target.value;
+            doc.methods.forEach((m, i) => {
+              if (name in m.columns) state.hidden[fits(m) ? "delete" : "add"](i);
+            });
+            redraw();
+          },
+        },
+        [ALL, ...values].map((value) =>
+          el("option", { value, selected: (state.filters[name] || ALL) === value }, value),
+        ),
+      ),
+    );
+  });
+}
 const testsOf = (methods) =>
   [...new Set(methods.flatMap((m) => Object.keys(m.tests)))].filter((name) => !name.includes("/"));
 const domainsOf = (methods) =>
@@ -90,6 +173,15 @@ function columns(methods, { judged, target: wanted, headline }) {
           : "–";
   return [
     ["method", "Method", (m) => m.name, (m) => m.name],
+    ...settingsOf(methods).map((name) => [
+      `setting.${name}`,
+      plainName(name),
+      (m) => {
+        const value = m.columns[name];
+        return value === undefined || value === "" || Number.isNaN(Number(value)) ? (value ?? "") : Number(value);
+      },
+      (m) => m.columns[name] ?? "–",
+    ]),
     [headline.name, judged.head(judged.title), (m) => m.score ?? m.now, score],
     ...testsOf(methods).map((name) => [
       `tests.${name}`,
@@ -131,7 +223,9 @@ function columns(methods, { judged, target: wanted, headline }) {
     ["speed", "Samples/s", (m) => m.speed, (m) => whole(m.speed)],
   ].filter(
     ([key, , value]) =>
-      key === "method" || key === headline.name || methods.some((method) => known(value(method))),
+      key === "method" ||
+      key === headline.name ||
+      key.startsWith("setting.") || methods.some((method) => known(value(method))),
   );
 }
 
@@ -145,6 +239,14 @@ function drawResults(section, doc) {
         `There are ${whole(doc.methods.length)} rows, and ${LOOKS} combinations of colour, dash and mark: they repeat from row ${LOOKS + 1} on.`,
       ),
     );
+  if (doc.boards.length > 1)
+    section.append(
+      el(
+        "div",
+        { class: "controls" },
+        sectionChoice(doc),
+      ),
+    );
   boards.forEach((board) => {
     section.append(
       sectionHead(board),
@@ -155,6 +257,28 @@ function drawResults(section, doc) {
   });
 }
 
+/** Which data set and partition the page shows. */
+function sectionChoice(doc) {
+  const titles = [ALL, ...doc.boards.map((board) => board.title)];
+  if (!titles.includes(state.board)) state.board = ALL;
+  return el(
+    "label",
+    { class: "select" },
+    el("span", {}, "Data set and partition"),
+    el(
+      "select",
+      {
+        "data-key": "board",
+        change: (event) => {
+          state.board = event.target.value;
+          redraw();
+        },
+      },
+      titles.map((title) => el("option", { value: title, selected: title === state.board }, title)),
+    ),
+  );
+}
+
 function drawBoard(section, doc, board, which) {
   const heads = columns(
       board.methods.map((i) => doc.methods[i]),
@@ -162,7 +286,8 @@ function drawBoard(section, doc, board, which) {
     ),
     sort = remembered("sort", { key: "", down: false });
   const value = heads.find(([key]) => key === sort.key)?.[2];
-  const order = [...board.methods];
+  const order = board.methods.filter((i) => fits(doc.methods[i])),
+    chosen = filters(doc, board);
   const rising = ["method", "loss", "lambda_1", "scaled", "trace"];
   const first = (key) =>
     key === board.headline.name || key === "personal" || key.startsWith("tests.")
@@ -208,12 +333,17 @@ function drawBoard(section, doc, board, which) {
                 "div",
                 {},
                 sign(i),
-                el("span", {}, el("code", {}, text(doc.methods[i])), counted(doc.methods[i])),
+                el("span", {}, nameCell(doc.methods[i], i), counted(doc.methods[i])),
               ),
             )
-          : el("td", {}, cell(text(doc.methods[i]))),
+          : el(
+              "td",
+              { class: key === board.headline.name ? "score" : null },
+              cell(text(doc.methods[i])),
+            ),
       ),
     );
+  if (chosen.length) section.append(el("div", { class: "controls filters" }, chosen));
   section.append(
     scrolling(
       el(
@@ -349,7 +479,8 @@ function counted(method) {
 /** What is not known comes last, whatever the order. */
 function compare(a, b, down) {
   const sign = down ? -1 : 1;
-  if (typeof a === "string") return sign * a.localeCompare(b);
+  if (typeof a === "string" || typeof b === "string")
+    return sign * String(a).localeCompare(String(b));
   return known(a) && known(b) ? sign * (a - b) : known(b) - known(a);
 }
 

@@ -52,15 +52,64 @@ function drawTraining(section, doc) {
       axesOf(doc).map(([key, one]) => [key, one.name]),
       "training",
     );
+  remembered("smoothing", "0");
+  remembered("range", "settled");
+  remembered("scale", "linear");
+  const tools = el(
+    "div",
+    { class: "controls tools" },
+    labelledChoices("Smoothing", "smoothing", SMOOTHING),
+    labelledChoices("Vertical axis", "scale", [
+      ["linear", "Linear"],
+      ["log", "Logarithmic"],
+    ]),
+    labelledChoices("Range", "range", [
+      ["settled", "Without the beginning"],
+      ["whole", "Whole"],
+    ]),
+    state[`zoom ${state.axis}`]
+      ? el(
+          "button",
+          {
+            type: "button",
+            "data-key": "zoom out",
+            click: () => {
+              state[`zoom ${state.axis}`] = null;
+              redraw("training");
+            },
+          },
+          "Show all rounds",
+        )
+      : null,
+  );
   section.append(
     ...(boards.length > 1 ? [el("div", { class: "controls" }, axis)] : []),
+    tools,
     ...boards.flatMap((board) => [
       sectionHead(board),
       el("div", { class: "controls" }, legendOf(doc, board), board.which ? null : axis),
       boardCurves(doc, board),
     ]),
-    note(curveNote(doc), "Point at a chart, or focus it and use the arrow keys, to read values."),
+    note(
+      curveNote(doc),
+      "Point at a chart, or focus it and use the arrow keys, to read values. Drag sideways, or press + and -, to zoom; a double click or 0 shows all.",
+    ),
   );
+}
+
+const labelledChoices = (label, key, options) =>
+  el(
+    "div",
+    { class: "select" },
+    el("span", { "aria-hidden": "true" }, label),
+    choices(label, key, options, "training"),
+  );
+
+/** The last rounds, whose mean is the score, if all runs of the board have the same ones. */
+function denseRounds(doc, { methods, last }) {
+  const rounds = new Set(methods.flatMap((i) => doc.methods[i].runs.map((r) => doc.runs[r].rounds)));
+  const [all] = rounds;
+  return rounds.size === 1 && last > 1 && last < all ? [all - last + 0.5, all] : null;
 }
 
 function boardCurves(doc, board) {
@@ -83,6 +132,13 @@ function boardCurves(doc, board) {
         yText: score ? judged.format : number,
         floor: 0,
         height: odd && !place ? 340 : 280,
+        smoothing: state.smoothing,
+        settled: state.range === "settled",
+        logY: state.scale === "log",
+        zoom: `zoom ${state.axis}`,
+        part: "training",
+        dense: state.axis === "round" ? denseRounds(doc, board) : null,
+        denseText: `The score is the mean of these ${board.last} rounds.`,
       };
       return figure(
         title,
@@ -116,6 +172,15 @@ function curveNote(doc) {
       ? "Lines are means over the seeds that got so far, bands reach from the least to the largest."
       : "",
     drawn < most ? `Of ${whole(most)} evaluations, ${drawn} are drawn.` : "",
+    state.axis === "round" && boardsOf(doc).some((board) => denseRounds(doc, board))
+      ? "Shaded: the last rounds, whose mean is the score."
+      : "",
+    state.smoothing === "0"
+      ? ""
+      : `Thick lines are moving means over ${100 * Number(state.smoothing)} % of the axis, thin lines the values.`,
+    state.range === "settled" && state.scale === "linear"
+      ? "Where the first tenth would squeeze the rest, the vertical axis leaves it out."
+      : "",
   ]);
 }
 

@@ -1,0 +1,51 @@
+"""The picture of a partition: one column a client, one row a class, as papers draw it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fedflat.plot_style import COLORS, PAGE, pyplot
+
+BUBBLES = 60
+"""Most clients that are drawn as a row of bubbles; more are a heat map."""
+NAMED = 40
+"""Most classes whose names are drawn."""
+
+
+def partition_figure(
+    counts: Sequence[Sequence[float]], names: Sequence[str] = (), width: float = PAGE
+) -> Any:
+    """A figure of how many examples of each class each client holds.
+
+    counts
+        One row a client, one column a class.
+    names
+        The names of the classes; empty: their numbers.
+    width
+        The width in inches.
+    """
+    import numpy as np
+
+    table = np.array(counts, dtype=float).T
+    classes, clients = table.shape
+    height = 0.75 + min(4.5, 0.15 * max(classes, 6))
+    figure, axis = pyplot().subplots(figsize=(width, height), layout="constrained")
+    if clients <= BUBBLES and classes > 1:
+        y, x = np.nonzero(table)
+        room = min(72 * (width - 1) / clients, 72 * (height - 0.7) / classes)
+        sizes = (0.95 * room) ** 2 * table[y, x] / max(table.max(), 1)
+        axis.scatter(x, y, s=sizes, color=COLORS[0], linewidths=0)
+        axis.set(xlim=(-0.7, clients - 0.3), ylim=(classes - 0.4, -0.6))
+        axis.set_title(
+            f"area: examples, at most {table.max():,.0f} of a class at a client", loc="right"
+        )
+    else:
+        drawn = axis.imshow(table, aspect="auto", cmap="Blues", interpolation="nearest")
+        figure.colorbar(drawn, ax=axis, label="examples")
+    axis.set(xlabel="client", ylabel="class" if classes > 1 else "")
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    shown = [str(name).replace("$", r"\$") for name in names] or [str(i) for i in range(classes)]
+    step = -(-classes // NAMED)
+    axis.set_yticks(range(0, classes, step), shown[::step])
+    return figure
