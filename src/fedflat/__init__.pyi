@@ -3,6 +3,7 @@
 from fedflat.analysis.analysis import Analysis as Analysis
 from fedflat.analysis.analysis import AnalysisJob as AnalysisJob
 from fedflat.analysis.analysis import Scope as Scope
+from fedflat.analysis.api import analyse as analyse
 from fedflat.analysis.corruptions.corruptions import corrupt as corrupt
 from fedflat.client.attacker import Attacker as Attacker
 from fedflat.client.instructions import Describe as Describe
@@ -89,6 +90,8 @@ from fedflat.data.sets.transformed import transformed as transformed
 from fedflat.data.sets.unlabelled import unlabelled as unlabelled
 from fedflat.data.sets.with_source import with_source as with_source
 from fedflat.data.sets.with_validation import with_validation as with_validation
+from fedflat.data.shown_data import ShownData as ShownData
+from fedflat.data.shown_data import show_data as show_data
 from fedflat.data.splitting import federate as federate
 from fedflat.errors import DataError as DataError
 from fedflat.errors import FedflatError as FedflatError
@@ -247,11 +250,14 @@ from fedflat.models.simple import mlp as mlp
 from fedflat.models.spec import ModelSpec as ModelSpec
 from fedflat.models.stochastic import stochastic as stochastic
 from fedflat.models.unet import small_unet as small_unet
+from fedflat.plot_style import ShownFigure as ShownFigure
 from fedflat.registry.plugins import load_plugin as load_plugin
 from fedflat.registry.specs import TextSpec as TextSpec
 from fedflat.registry.specs import parse as parse
 from fedflat.registry.specs import register as register
-from fedflat.report import write_report as write_report
+from fedflat.report.inline import InlineReport as InlineReport
+from fedflat.report.inline import report as report
+from fedflat.report.page import write_report as write_report
 from fedflat.server.aggregators import Aggregator as Aggregator
 from fedflat.server.averaging import ModelAverage as ModelAverage
 from fedflat.server.client_evaluation import ClientEvaluation as ClientEvaluation

@@ -6,7 +6,12 @@ than 7 points. Text stays text in PDF and SVG.
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
 from typing import Any
+
+from fedflat.errors import SettingError
+from fedflat.files import unwritable
 
 COLUMN, PAGE = 3.25, 6.75
 COLORS = (
@@ -43,8 +48,6 @@ STYLE: dict[str, Any] = {
 
 def pyplot() -> Any:
     """matplotlib's pyplot; an error that says how to install it if it is missing."""
-    from fedflat.errors import SettingError
-
     try:
         from matplotlib import pyplot as found
     except ImportError:
@@ -53,3 +56,40 @@ def pyplot() -> Any:
             "pip install 'fedflat[figures]'."
         ) from None
     return found
+
+
+class ShownFigure:
+    """A figure that a notebook shows; ``figure`` is that of matplotlib."""
+
+    def __init__(self, figure: Any) -> None:
+        self.figure = figure
+
+    def __repr__(self) -> str:
+        width, height = self.figure.get_size_inches()
+        return f"<figure of {width:.2f} x {height:.2f} inches; save(file) writes PDF, SVG or PNG>"
+
+    def _repr_png_(self) -> bytes:
+        stream = io.BytesIO()
+        with pyplot().rc_context(STYLE):
+            self.figure.savefig(stream, format="png", dpi=150)
+        return stream.getvalue()
+
+    def save(self, file: str | Path) -> Path:
+        """Write the figure; the end of the name says how: .pdf, .svg or .png.
+
+        file
+            Name of the file.
+        """
+        path = Path(file)
+        if path.suffix.lower() not in (".pdf", ".svg", ".png"):
+            raise SettingError(
+                f"a figure is written as .pdf, .svg or .png, found {path.name!r}. "
+                "Give the file one of these endings."
+            )
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with pyplot().rc_context(STYLE):
+                self.figure.savefig(path)
+        except OSError as error:
+            raise unwritable(path, error) from error
+        return path

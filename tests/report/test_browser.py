@@ -707,7 +707,7 @@ def test_hostile_names_are_shown_as_text(browser: Any, tmp_path: Path) -> None:
     write_analyses(run)
     write_report([run], tmp_path / "report.html")
     recorded = Watched(browser, (tmp_path / "report.html").as_uri())
-    assert recorded.page.inner_text("h1") == f"{name} on digits(lda(0))"
+    assert recorded.page.inner_text("h1") == f"{name} on digits"
     assert recorded.page.evaluate("window.harmed") is None
     assert recorded.page.locator("img").count() == 0
     assert recorded.complaints == []

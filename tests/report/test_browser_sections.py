@@ -43,8 +43,8 @@ def test_each_data_set_has_a_table_and_curves(two_sections: Any) -> None:
     for part in ("results", "training", "recorded"):
         assert page.locator(f"#{part} h3.section").all_inner_texts() == titles
     assert page.locator("#results .scenario").all_inner_texts() == [
-        "Data set: digits. Partition: lda(0), 100 clients. Task: classification().",
-        "Data set: cifar10. Partition: lda(0.5), 100 clients. Task: classification().",
+        "Data set: digits. Partition: lda(0), 100 clients. Task: classification(). Model: logistic().",
+        "Data set: cifar10. Partition: lda(0.5), 100 clients. Task: classification(). Model: logistic().",
     ]
     tables = page.locator("#results table.results")
     assert [table.locator("tbody code").all_inner_texts() for table in tables.all()] == [

@@ -149,8 +149,10 @@ def test_figures_of_a_score(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
         "rmse.svg",
         "loss.svg",
+        "train_loss.svg",
         "miou-2.svg",
         "loss-2.svg",
+        "train_loss-2.svg",
     }
     assert ">mIoU, %<" in (tmp_path / "figures" / "miou-2.svg").read_text()
     assert ">rmse<" in (tmp_path / "figures" / "rmse.svg").read_text()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
+from shutil import get_terminal_size
 
 from fedflat.client.instructions import LabelCounts
 from fedflat.data.federation import DataSpec
@@ -22,7 +24,12 @@ def show_data(args: Namespace) -> None:
     """Print what a data set holds and how its clients differ, and their groups if they are
     wanted."""
     spec = parse(args.on, "data set")
-    print(show(spec, args.seed))
+    room = get_terminal_size().columns if sys.stdout.isatty() else None
+    print(show(spec, args.seed, matrix=True, room=room))
+    if args.save is not None:
+        from fedflat.data.shown_data import show_data as picture
+
+        print(f"picture: {picture(spec, args.seed).save(args.save)}")
     if args.groups is not None:
         print(drawn(_groups(spec, _grouping(args.groups), args)))
 

@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from importlib import import_module
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -56,6 +57,15 @@ class DataSpec(TextSpec, ABC):
     def column_names(self) -> tuple[str, ...]:
         """The names of the input columns of a table, in order; empty if inputs are no columns."""
         return ()
+
+    def show(self, seed: int = 0) -> Any:
+        """What the data set holds and how its clients differ: it prints as text, a notebook shows
+        the picture of clients and classes, and ``save(file)`` writes the picture.
+
+        seed
+            Seed of the partition.
+        """
+        return import_module("fedflat").show_data(self, seed)
 
     def partitions(self) -> Iterator[Partition]:
         """The partitions of the data set and of the sets that it is derived from."""

@@ -14,7 +14,10 @@ NAMED = 40
 
 
 def partition_figure(
-    counts: Sequence[Sequence[float]], names: Sequence[str] = (), width: float = PAGE
+    counts: Sequence[Sequence[float]],
+    names: Sequence[str] = (),
+    width: float = PAGE,
+    images: Sequence[tuple[int, Any]] = (),
 ) -> Any:
     """A figure of how many examples of each class each client holds.
 
@@ -24,13 +27,19 @@ def partition_figure(
         The names of the classes; empty: their numbers.
     width
         The width in inches.
+    images
+        Sample images below the matrix, each with its class.
     """
     import numpy as np
 
     table = np.array(counts, dtype=float).T
     classes, clients = table.shape
     height = 0.75 + min(4.5, 0.15 * max(classes, 6))
-    figure, axis = pyplot().subplots(figsize=(width, height), layout="constrained")
+    shown = [str(name).replace("$", r"\$") for name in names] or [str(i) for i in range(classes)]
+    figure = pyplot().figure(figsize=(width, height + bool(images)), layout="constrained")
+    rows = figure.add_gridspec(2 if images else 1, 1, height_ratios=[height, 1] if images else [1])
+    axis = figure.add_subplot(rows[0])
+    _samples(figure, rows[-1], images, shown)
     if clients <= BUBBLES and classes > 1:
         y, x = np.nonzero(table)
         room = min(72 * (width - 1) / clients, 72 * (height - 0.7) / classes)
@@ -45,7 +54,18 @@ def partition_figure(
         figure.colorbar(drawn, ax=axis, label="examples")
     axis.set(xlabel="client", ylabel="class" if classes > 1 else "")
     axis.xaxis.get_major_locator().set_params(integer=True)
-    shown = [str(name).replace("$", r"\$") for name in names] or [str(i) for i in range(classes)]
     step = -(-classes // NAMED)
     axis.set_yticks(range(0, classes, step), shown[::step])
     return figure
+
+
+def _samples(
+    figure: Any, place: Any, images: Sequence[tuple[int, Any]], names: Sequence[str]
+) -> None:
+    """Sample images in a row, each below the name of its class."""
+    for at, (kind, image) in enumerate(images):
+        axis = figure.add_subplot(place.subgridspec(1, len(images))[at])
+        grey = image.shape[-1] == 1
+        axis.imshow(image[..., 0] if grey else image, cmap="gray", interpolation="nearest")
+        axis.set_axis_off()
+        axis.set_title(names[kind], fontsize=7)

@@ -9,15 +9,29 @@ from fedflat.data.domains import Domains
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.partitions.lda import Lda
 from fedflat.data.places.show import place_lines
+from fedflat.text_table import aligned
 
+MATRIX = 12
+"""Clients whose classes are printed."""
+MOST_CLASSES = 30
+"""Most classes of which counts are printed."""
 BARS = 40
 """Length of the longest bar, and of a row of bars, in characters."""
 HEIGHTS = " ▁▂▃▄▅▆▇█"
 
 
-def show(spec: DataSpec, seed: int = 0) -> str:
-    """A summary of a few lines: the examples, and how unequal the clients are under this seed."""
-    fed = spec.open(seed)
+def show(spec: DataSpec, seed: int = 0, matrix: bool = False, room: int | None = None) -> str:
+    """A summary of a few lines: the examples, and how unequal the clients are under this seed.
+
+    With ``matrix``, the examples of each class at the first clients follow, in parts that are at most
+    ``room`` characters wide.
+    """
+    return _summary(spec, spec.open(seed), seed, matrix, room)
+
+
+def _summary(
+    spec: DataSpec, fed: Federation, seed: int, matrix: bool = False, room: int | None = None
+) -> str:
     shape = "x".join(map(str, fed.shape))
     lines = [
         f"{spec!r}, seed {seed}",
@@ -35,6 +49,8 @@ def show(spec: DataSpec, seed: int = 0) -> str:
         lines.append(
             f"held out by the clients for their own tests: {sum(map(len, fed.held_out))} examples"
         )
+    table = _matrix(fed, class_names(spec, fed), room) if matrix else []
+    lines += ["", *table] if table else []
     places = place_lines(fed)
     lines += ["", *places] if places else []
     if fed.test.domains is not None:
@@ -45,6 +61,34 @@ def show(spec: DataSpec, seed: int = 0) -> str:
             *_test_domains(fed),
         ]
     return "\n".join(lines)
+
+
+def class_names(spec: DataSpec, fed: Federation) -> list[str]:
+    """The names of the classes, or their numbers."""
+    names = spec.class_names()
+    return list(names) if len(names) == fed.classes else [str(i) for i in range(fed.classes)]
+
+
+def class_counts(fed: Federation, clients: int) -> list[list[int]]:
+    """How many examples of each class the first clients hold; empty if examples have no class."""
+    if not fed.classes or not fed.test.examples.labelled or not fed.here:
+        return []
+    shown = min(fed.population, clients)
+    return [fed.data(client).counts(fed.classes).tolist() for client in range(shown)]
+
+
+def _matrix(fed: Federation, names: Sequence[str], room: int | None) -> list[str]:
+    """Examples of each class at the first clients, with the names of the classes above."""
+    counts = class_counts(fed, MATRIX)
+    if not counts or fed.classes > MOST_CLASSES:
+        return []
+    rows = [["client", *names, "all"]]
+    rows += [
+        [str(client), *(str(count or ".") for count in row), str(sum(row))]
+        for client, row in enumerate(counts)
+    ]
+    of = f", the first {len(counts)} of {fed.population} clients" * (len(counts) < fed.population)
+    return [f"examples of each class{of}:", *aligned(rows, room).splitlines()]
 
 
 def _size_histogram(sizes: Sequence[int]) -> list[str]:

@@ -322,7 +322,7 @@ def _train(
         for remark in remarks(setup, config.state_memory) + recorder.costs():
             reporter.note(f"  {remark}")
         with profiled(profile, run_folder.place and run_folder.place.parent) as counted:
-            return train(
+            result = train(
                 setup,
                 executor=config.make(),
                 run_folder=run_folder,
@@ -332,6 +332,7 @@ def _train(
                 on_round_end=functions_of(config.on_round_end),
                 until=until,
             )
+            return replace(result, folder=run_folder.place and run_folder.place.parent)
     finally:
         run_folder.close()
 

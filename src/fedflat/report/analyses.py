@@ -79,3 +79,16 @@ def settings_text(settings: dict[str, Any]) -> str:
         text = "+".join(map(str, value)) if isinstance(value, list) else str(value)
         parts.append(name if value is True else f"{name} {text}")
     return ", ".join(parts)
+
+
+def registered_kinds() -> list[dict[str, Any]]:
+    """The registered analyses, with their titles and places on the page."""
+    return [
+        {
+            "id": kind,
+            "title": one.title or kind.replace("_", " "),
+            "short": one.short_title,
+            "position": one.position,
+        }
+        for kind, one in analyses().items()
+    ]

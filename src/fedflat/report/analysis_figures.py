@@ -12,7 +12,6 @@ from fedflat.plot_style import COLUMN, PAGE
 from fedflat.report.collect import Document
 from fedflat.report.figure_style import (
     LEGEND,
-    TITLE,
     Drawn,
     canvas,
     comparable,
@@ -24,6 +23,7 @@ from fedflat.report.figure_style import (
     numbers,
     panels,
     plain,
+    title_letters,
 )
 
 GAMMA = "\N{GREEK SMALL LETTER GAMMA}"
@@ -126,7 +126,7 @@ def description_maps(document: Document) -> Iterator[Drawn]:
             figure, axes = panels(len(items))
             for axis, one, values in zip(axes, items, tables, strict=True):
                 drawn = axis.imshow(values, vmin=low, vmax=high, cmap=height_map())
-                axis.set_title(in_lines(one["description"], TITLE), loc="left")
+                axis.set_title(in_lines(one["description"], title_letters(len(items))), loc="left")
                 axis.set(xlabel="client, by class", ylabel="client, by class")
                 for side in (axis.xaxis, axis.yaxis):
                     side.get_major_locator().set_params(integer=True)

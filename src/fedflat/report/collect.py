@@ -33,6 +33,7 @@ from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import Summary
 from fedflat.experiments.results.tables import table
 from fedflat.report import run_command as making
+from fedflat.report.analyses import registered_kinds
 from fedflat.report.curvature_summary import add_curvature
 from fedflat.report.labels import RunLabels
 from fedflat.report.leaderboard import Kind, Leaderboard, boards_of, counted, kind_of
@@ -147,15 +148,7 @@ def _document(
         ],
         "runs": [_run(run, place) for run, place in zip(runs, places, strict=True)],
         "shared": _shared(runs),
-        "kinds": [
-            {
-                "id": kind,
-                "title": one.title or kind.replace("_", " "),
-                "short": one.short_title,
-                "position": one.position,
-            }
-            for kind, one in analyses().items()
-        ],
+        "kinds": registered_kinds(),
         **found,
         "album": pasted,
         "heatmaps": _heat_maps(runs, places, methods, sections),

@@ -15,10 +15,10 @@ from typing import Any
 from fedflat.plot_style import COLORS, COLUMN, PAGE
 from fedflat.report.collect import Document
 
-LEGEND, TITLE = 44, 22
-"""Characters in a line of a legend a column wide, and of the title of one of four panels."""
-LETTER, KEY = 0.056, 0.5
-"""The width of a character and of the key of a legend, in inches."""
+LEGEND = 46
+"""Characters in a line of a legend a column wide."""
+LETTER, TITLE_LETTER, KEY = 0.056, 0.063, 0.5
+"""The widths of a character of a legend and of a title, and of the key of a legend, in inches."""
 COLUMNS: ContextVar[int | None] = ContextVar("columns", default=None)
 """How many columns wide every figure is; None: as wide as it needs."""
 HEIGHTS = ((45, 32, 110), (38, 92, 158), (42, 152, 146), (140, 197, 98), (247, 221, 96))
@@ -62,16 +62,24 @@ def height_map() -> Any:
 def panels(count: int, tall: float = 1.0, **options: Any) -> tuple[Any, list[Any]]:
     """A page wide of equal panels, at most four in a row, or two in a row of a column; ``tall`` is
     the height of a panel by its width."""
-    columns = min(count, 4 if wide(PAGE) > COLUMN else 2)
+    columns, width = _in_a_row(count), wide(PAGE)
     rows = -(-count // columns)
-    width = wide(PAGE)
-    height = rows * tall * width / max(columns, 2)
+    height = rows * tall * width / max(columns, 2 if width > COLUMN else 1)
     figure, axes = canvas(
         width, height, nrows=rows, ncols=columns, squeeze=False, subplot_kw=options
     )
     for unused in axes.flat[count:]:
         unused.remove()
     return figure, list(axes.flat[:count])
+
+
+def _in_a_row(count: int) -> int:
+    return min(count, 4 if wide(PAGE) > COLUMN else 2)
+
+
+def title_letters(count: int) -> int:
+    """Letters in a line of the title of one of so many panels."""
+    return int(0.8 * wide(PAGE) / _in_a_row(count) / TITLE_LETTER)
 
 
 def legend(figure: Any) -> None:
@@ -81,6 +89,12 @@ def legend(figure: Any) -> None:
     columns = int(figure.get_figwidth() / (LETTER * letters + KEY)) if letters else 0
     if texts:
         figure.legend(loc="outside upper left", ncols=max(1, min(columns, len(texts))))
+
+
+def plain_powers(side: Any) -> None:
+    """Numbers such as 0.001 on a logarithmic axis; exponents would be too small to read."""
+    side.set_major_formatter("{x:g}")
+    side.set_minor_formatter("")
 
 
 def plain(text: str) -> str:

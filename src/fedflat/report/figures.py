@@ -24,7 +24,6 @@ from fedflat.report.collect import Document
 from fedflat.report.figure_style import (
     COLUMNS,
     LEGEND,
-    TITLE,
     Drawn,
     canvas,
     comparable,
@@ -36,6 +35,8 @@ from fedflat.report.figure_style import (
     numbers,
     panels,
     plain,
+    plain_powers,
+    title_letters,
 )
 from fedflat.report.picture_figures import confusion_matrices, example_pictures
 from fedflat.report.surface_figures import client_surfaces, surfaces, surfaces_together
@@ -99,10 +100,11 @@ def _curves(document: Document) -> Iterator[Drawn]:
         judged, more = board["headline"], f"-{place + 1}" if place else ""
         title = board["title"] if len(document["boards"]) > 1 else ""
         members = [m for m in document["methods"] if m["board"] == place]
-        for name in dict.fromkeys(name for m in members for name in m["curves"]):
+        found = dict.fromkeys(name for m in members for name in m["curves"])
+        for name in (name for name in found if "/" not in name):  # domains are in tables
             label, factor = _measure(name, judged)
             there = [m for m in members if name in m["curves"]]
-            file = f"{name.replace('tests.', 'test-').replace('/', '-')}{more}"
+            file = f"{name.replace('tests.', 'test-')}{more}"
             yield file, _curve(there, name, label, factor, title=title)
             timed = [m for m in there if "clock" in m["curves"][name]]
             if (
@@ -180,6 +182,7 @@ def _densities(document: Document) -> Iterator[Drawn]:
             x, y = (numbers(one["density"][along]) for along in ("x", "y"))
             axis.plot(x, y, label=in_lines(one["label"], LEGEND), **look(one["look"]))
         axis.set(xlabel="eigenvalue", ylabel="density", yscale="log", ylim=(top * 1e-7, top * 2))
+        plain_powers(axis.yaxis)
         legend(figure)
         yield f"density{name}", figure
 
@@ -221,8 +224,8 @@ def _plane(items: Sequence[Document], measure: str) -> Any:
             )
         named = [f"{letter} {mark['name']}" for letter, mark in lettered]
         wide, tall = (abs(one[along][-1] - one[along][0]) for along in ("x", "y"))
-        letters = max(TITLE, 88 // len(items))
-        axis.set_title("\n".join(in_lines(text, letters) for text in named), loc="left", fontsize=7)
+        texts = [in_lines(text, title_letters(len(items))) for text in named]
+        axis.set_title("\n".join(texts), loc="left", fontsize=7)
         axis.locator_params(nbins=4)
         axis.set(xlabel="parameter distance", ylabel="parameter distance")
         axis.set_aspect("equal" if 1 / 3 < wide / tall < 3 else "auto")

@@ -9,7 +9,15 @@ from typing import Any
 
 from fedflat.plot_style import PAGE
 from fedflat.report.collect import Document
-from fedflat.report.figure_style import TITLE, Drawn, canvas, comparable, in_lines, panels, plain
+from fedflat.report.figure_style import (
+    Drawn,
+    canvas,
+    comparable,
+    in_lines,
+    panels,
+    plain,
+    title_letters,
+)
 
 NAMED = 30
 """Most classes whose names are drawn."""
@@ -27,7 +35,7 @@ def confusion_matrices(document: Document) -> Iterator[Drawn]:
                 counts = np.array(one["sets"][where], dtype=float)
                 shares = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
                 drawn = axis.imshow(shares, cmap="Blues", vmin=0, vmax=100, interpolation="nearest")
-                axis.set_title(in_lines(one["label"], TITLE))
+                axis.set_title(in_lines(one["label"], title_letters(len(there))))
                 axis.set(xlabel="predicted class", ylabel="true class")
                 _class_ticks(axis, one["names"])
             figure.colorbar(drawn, ax=axes, shrink=0.7, label="share of the true class, %")

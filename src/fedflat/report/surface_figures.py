@@ -9,7 +9,6 @@ from typing import Any
 from fedflat.errors import SettingError
 from fedflat.report.collect import Document
 from fedflat.report.figure_style import (
-    TITLE,
     Drawn,
     comparable,
     height_map,
@@ -17,6 +16,8 @@ from fedflat.report.figure_style import (
     known,
     look,
     panels,
+    plain_powers,
+    title_letters,
 )
 from fedflat.report.surface_drawing import Scale, draw_surface
 
@@ -35,7 +36,7 @@ def surfaces(document: Document) -> Iterator[Drawn]:
         figure, axes = panels(len(items), TALL)
         for axis, one in zip(axes, items, strict=True):
             draw_surface(axis, one, "loss", scale)
-            axis.set_title(in_lines(one["label"], max(TITLE, 88 // len(items))))
+            axis.set_title(in_lines(one["label"], title_letters(len(items))))
         _explain(figure, axes, scale, items[0])
         yield f"surface{name}", figure
 
@@ -100,9 +101,11 @@ def _range(layers: Iterable[Layer]) -> Scale:
 def _figure(pairs: Sequence[Pair], scale: Scale) -> Any:
     figure, axes = panels(len(pairs), TALL + 0.04)
     for axis, (title, solid, net) in zip(axes, pairs, strict=True):
-        draw_surface(axis, *solid, scale, (*net, look(net[0].get("look", 1))["color"]))
-        axis.set_title(in_lines(title, max(TITLE, 88 // len(pairs))))
-    _explain(figure, axes, scale, pairs[0][1][0])
+        color = look(net[0].get("look", 1))["color"]
+        in_lengths = solid[0] | {"length": None}  # two models have two lengths
+        draw_surface(axis, in_lengths, solid[1], scale, (*net, color))
+        axis.set_title(in_lines(title, title_letters(len(pairs))))
+    _explain(figure, axes, scale, {})
     return figure
 
 
@@ -114,5 +117,7 @@ def _explain(figure: Any, axes: Sequence[Any], scale: Scale, one: Document) -> N
     norm = (LogNorm if scale.log else Normalize)(scale.low, scale.high)
     bar = figure.colorbar(ScalarMappable(norm, height_map()), ax=axes, shrink=0.6, aspect=16)
     bar.set_label("loss")
+    if scale.log:
+        plain_powers(bar.ax.yaxis)
     sides = "distance" if one.get("length") else "distance / length of the weights"
     figure.supxlabel(f"sides: {sides} from the model; height: loss", fontsize=7)

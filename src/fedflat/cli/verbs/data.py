@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from fedflat.cli.options import ALPHAS, Options, data_dir_option, quiet_option
-from fedflat.cli.values import whole
+from fedflat.cli.values import path, whole
 from fedflat.settings.groups import DESCRIBING, MACHINE
 
 HELP = "list, download and describe data sets"
@@ -36,6 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--groups",
         metavar="GROUPING",
         help="also print groups of clients: greedy(psi='labels'), or 5",
+    )
+    show.add_argument(
+        "--save",
+        type=path,
+        metavar="FILE",
+        help="also draw clients and classes, and sample images: .png, .svg or .pdf",
     )
     where = [one for one in MACHINE if one.name in ("executor", "workers", "threads", "device")]
     Options(show, GROUPS).settings([*DESCRIBING, *where], GROUPS)

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 from fedflat.data.info import VALIDATION
 from fedflat.errors import SettingError, choice
 from fedflat.experiments.results.method_labels import Labels, labelled
+from fedflat.experiments.results.plots import plot_curves
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import summarise
 from fedflat.experiments.results.tables import FORMATS, table
 from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.run_folder.record import RunRecord, read_record, read_rows
+from fedflat.plot_style import ShownFigure
 from fedflat.server.ledger import Ledger
 from fedflat.tasks.headline import ACCURACY, Headline
 
@@ -72,6 +74,8 @@ class Result:
     """Its data, their partition, and its task: results are compared within one scenario only."""
     by_validation: bool = field(default=False, compare=False)
     """Whether the validation set chooses the evaluation that counts."""
+    folder: Path | None = field(default=None, compare=False)
+    """Its run folder; None if the results are kept in memory only."""
 
     @classmethod
     def of(
@@ -106,7 +110,8 @@ class Result:
     def read(cls, folder: Path) -> Result:
         """The result a run folder holds."""
         record = read_record(folder)
-        return cls.from_record(record, read_rows(folder, record=record))
+        found = cls.from_record(record, read_rows(folder, record=record))
+        return replace(found, folder=Path(folder))
 
     def module(self, model: str | None = None) -> nn.Module:
         """The model the run reports, or another one by name, as a module in evaluation mode."""
@@ -205,6 +210,23 @@ class Result:
     def frame(self) -> Any:
         """Every evaluation as a row of a pandas DataFrame, if pandas is there."""
         return Results([self]).frame()
+
+    def plot(self, measure: str | None = None) -> ShownFigure:
+        """The curve of a measurement over the rounds; a notebook shows it.
+
+        measure
+            Name of the measurement, such as ``"loss"``; None: the headline.
+        """
+        return plot_curves([self], measure)
+
+    def analyse(self, **wanted: Any) -> dict[str, Any]:
+        """Analyse the models of this run: ``result.analyse(curvature=True)``; see
+        `fedflat.analyse`.
+
+        wanted
+            Arguments of `fedflat.analyse`: analyses by name, and which model and examples.
+        """
+        return dict(import_module("fedflat").analyse(self, **wanted))
 
     @property
     def diverged(self) -> bool:
@@ -307,6 +329,17 @@ class Results(list[Result]):
         html = table(own, target, last, "html", columns=columns, prose=prose)
         text = table(own, target, last, style, columns=columns, prose=prose)
         return ShownTable(text, html if style in ("text", "html") else "")
+
+    def plot(self, measure: str | None = None, *, labels: Labels | None = None) -> ShownFigure:
+        """The curves of all methods: the mean over seeds, from the least to the largest. A notebook
+        shows them.
+
+        measure
+            Name of the measurement, such as ``"loss"``; None: the headline.
+        labels
+            Names for methods, such as ``{"fedgloss(...)": "FedGloSS"}``.
+        """
+        return plot_curves(self.labelled(labels or {}), measure)
 
     def labelled(self, labels: Labels) -> Results:
         """The same runs under other names of their methods, such as ``{"fedsam(...)": "FedSAM"}``.

@@ -7,7 +7,8 @@ const SMOOTHING = [
 ];
 /** Values of the first rounds are left out of the vertical axis if it shrinks to this share without them. */
 const SHRINKS = 0.8;
-const EARLY = 0.1;
+const EARLY = 0.1,
+  MANY = 20;
 
 /** The mean of all values within a share of the axis around each place. */
 function smoothed(x, values, share) {
@@ -49,8 +50,10 @@ function valuesWithin(series, [from, to]) {
   return found;
 }
 
-/** Where the vertical axis begins and ends: without the first tenth if it then shows clearly more. */
+/** Where the vertical axis begins and ends: without the first tenth of many values if it then shows clearly more. */
 function settledRange(series, whole) {
+  if (Math.max(0, ...series.map((one) => one.x.length)) < MANY)
+    return extent(valuesWithin(series, whole));
   const all = extent(valuesWithin(series, whole)),
     later = extent(
       valuesWithin(series, [whole[0] + EARLY * (whole[1] - whole[0]), whole[1]]),

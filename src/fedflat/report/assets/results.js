@@ -195,7 +195,7 @@ function columns(methods, { judged, target: wanted, headline }) {
       (m) => m.personal,
       (m) => spreadScore(judged, m.personal, m.personal_spread),
     ],
-    ...(headline.name === "loss" ? [] : [["loss", "Loss", (m) => m.loss, (m) => number(m.loss)]]),
+    ...(headline.name === "loss" ? [] : [["loss", "Loss", (m) => m.loss, (m) => spread(m.loss, m.loss_spread)]]),
     ["lambda_1", "λ₁", (m) => m.lambda_1, (m) => spread(m.lambda_1, m.lambda_1_spread)],
     ["scaled", "λ₁‖w‖²", (m) => m.scaled, (m) => spread(m.scaled, m.scaled_spread)],
     ["trace", "Trace", (m) => m.trace, (m) => spread(m.trace, m.trace_spread)],

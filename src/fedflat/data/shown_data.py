@@ -1,0 +1,92 @@
+"""A data set as a notebook shows it: the summary, and the picture of clients and classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.partition_figure import partition_figure
+from fedflat.data.show import class_counts, class_names, show
+from fedflat.errors import SettingError
+from fedflat.plot_style import STYLE, ShownFigure, pyplot
+
+CLIENTS = 200
+"""Most clients in the picture."""
+SAMPLES = 12
+"""Most sample images."""
+
+
+class ShownData:
+    """The summary of a data set, which prints as text and shows as a picture in a notebook."""
+
+    def __init__(self, spec: DataSpec, seed: int) -> None:
+        self.spec, self.seed = spec, seed
+        self.text = show(spec, seed, matrix=True)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_png_(self) -> bytes | None:
+        fed = self.spec.open(self.seed)
+        return self.figure()._repr_png_() if class_counts(fed, 1) else None
+
+    def figure(self) -> ShownFigure:
+        """The picture: one column a client, one row a class; below, sample images of an image
+        set."""
+        fed = self.spec.open(self.seed)
+        counts = class_counts(fed, CLIENTS)
+        if not counts:
+            raise SettingError(
+                f"{self.spec!r}: there is no picture of clients and classes, since its examples "
+                "have no class each, or its clients are elsewhere."
+            )
+        plots = pyplot()
+        with plots.rc_context(STYLE):
+            figure = partition_figure(counts, class_names(self.spec, fed), images=_samples(fed))
+            shown = ShownFigure(figure)
+            plots.close(figure)
+        return shown
+
+    def save(self, file: str | Path) -> Path:
+        """Write the picture as .png, .svg or .pdf.
+
+        file
+            Name of the file.
+        """
+        return self.figure().save(file)
+
+
+def show_data(on: DataSpec, seed: int = 0) -> ShownData:
+    """What a data set holds and how its clients differ.
+
+    Returns an object that prints as text, that a notebook shows as a picture, and whose
+    ``save(file)`` writes the picture.
+
+    on
+        A data set.
+    seed
+        Seed of the partition.
+    """
+    return ShownData(on, seed)
+
+
+def _samples(fed: Federation) -> list[tuple[int, Any]]:
+    """One test image of each class, with its class; empty if examples are no images."""
+    import torch
+
+    shape, examples = fed.shape, fed.test.examples
+    if len(shape) != 3 or shape[0] not in (1, 3) or min(shape[1:]) < 4 or not examples.labelled:
+        return []
+    labels = examples.labels
+    places = [
+        (kind, int(found[0]))
+        for kind in range(min(fed.classes, SAMPLES))
+        if len(found := torch.nonzero(labels == kind).flatten())
+    ]
+    raw = examples.raw(torch.tensor([at for _, at in places], dtype=torch.long)).inputs
+    images = torch.as_tensor(raw).movedim(1, -1).cpu()
+    if images.is_floating_point():
+        low, high = images.min(), images.max()
+        images = (images - low) / (high - low).clamp(min=1e-9)
+    return [(kind, image.numpy()) for (kind, _), image in zip(places, images, strict=True)]

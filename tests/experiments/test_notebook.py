@@ -1,0 +1,136 @@
+"""Progress, tables, curves and pages in a notebook."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedflat as ff
+from fedflat.errors import SettingError
+from fedflat.experiments.notebook import NotebookReporter, in_notebook
+
+DATA = ff.digits(ff.lda(0.5), clients=6)
+QUICK: dict[str, Any] = {"on": DATA, "model": "logistic", "rounds": 2, "clients_per_round": 2}
+
+
+class Shown:
+    """Stands for the notebook's display; keeps everything it was given."""
+
+    def __init__(self) -> None:
+        self.texts: list[tuple[str, str]] = []
+
+    def __call__(self, one: Any, display_id: bool) -> Shown:
+        assert display_id
+        assert not self.texts, "one display, which is updated"
+        self.update(one)
+        return self
+
+    def update(self, one: Any) -> None:
+        self.texts.append((repr(one), one._repr_html_()))
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> ff.Results:
+    out = tmp_path_factory.mktemp("study") / "runs"
+    return ff.compare(["fedavg", "fedsam"], seeds=2, out=out, quiet=True, **QUICK)
+
+
+def test_progress_is_one_display_that_is_updated() -> None:
+    shown = Shown()
+    with NotebookReporter(shown) as talker:
+        ff.compare(["fedavg", "fedsam"], reporter=talker.reporter, **QUICK)
+    text, html = shown.texts[-1]
+    first, second = text.splitlines()
+    assert first.startswith("[1/2] fedavg(), seed 0: round 2/2  test ")
+    assert second.startswith("[2/2] fedsam(), seed 0: round 2/2  test ")
+    assert "study" not in text
+    assert html.count("<progress max='2' value='2'>") == 2
+    assert "\x1b" not in text + html
+    assert not in_notebook()
+
+
+def test_tables_and_curves(study: ff.Results, tmp_path: Path) -> None:
+    shown = study.table(labels={"fedsam(...)": "FedSAM"})
+    assert repr(shown) == str(shown)
+    assert "<td>FedSAM</td>" in shown._repr_html_()
+    assert r"\begin{tabular}" in study.table("latex")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    assert study.plot()._repr_png_().startswith(b"\x89PNG")
+    text = study.plot("loss", labels={"fedsam": "FedSAM"}).save(tmp_path / "x.svg").read_text()
+    assert ">FedSAM<" in text
+    assert ">loss<" in text
+    assert ">accuracy, %<" in study[0].plot().save(tmp_path / "y.svg").read_text()
+    with pytest.raises(SettingError, match="no evaluation has a measurement 'lose'"):
+        study.plot("lose")
+    with pytest.raises(SettingError, match=r"as \.pdf, \.svg or \.png, found 'x\.gif'"):
+        study.plot().save(tmp_path / "x.gif")
+
+
+def test_a_result_is_analysed_where_its_folder_is(study: ff.Results) -> None:
+    found = study[0].analyse(curvature={"k": 2}, examples=50)
+    assert study[0].folder is not None
+    assert len(found["curvature"]["eigenvalues"]) == 2
+    assert [path.stem for path in (study[0].folder / "analysis").iterdir()] != []
+    assert ff.analyse(study[0].folder, curvature={"k": 2}, examples=50) == found
+    memory = ff.run("fedavg", quiet=True, **QUICK)
+    with pytest.raises(SettingError, match="in memory only"):
+        memory.analyse(curvature=True)
+    with pytest.raises(SettingError, match="no analysis 'curvatur'"):
+        study[0].analyse(curvatur=True)
+
+
+def test_the_page_inside_a_notebook(study: ff.Results, tmp_path: Path) -> None:
+    """Also after the package of that name was imported."""
+    shown = ff.report(study, labels={"fedsam": "FedSAM"})
+    assert "fedflat.report" in sys.modules
+    again = ff.report(study[0], study[1:])
+    assert shown._repr_html_().startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;')
+    assert "FedSAM" in repr(shown)
+    assert repr(again).count("fedsam()") == 1
+    assert shown.save(tmp_path / "a" / "page.html").read_text() == shown.page
+    with pytest.raises(SettingError, match="in memory only"):
+        ff.report(ff.run("fedavg", quiet=True, **QUICK))
+
+
+def test_data_show_clients_and_classes(tmp_path: Path) -> None:
+    shown = DATA.show(seed=3)
+    lines = repr(shown).splitlines()
+    head = next(line for line in lines if line.startswith("client "))
+    assert head.split() == ["client", *map(str, range(10)), "all"]
+    counts = DATA.open(3).data(5).counts(10).tolist()
+    assert lines[-1].split() == ["5", *(str(n or ".") for n in counts), str(sum(counts))]
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    text = shown.save(tmp_path / "x.svg").read_text()
+    assert text.count("<image ") == 10  # one sample of each class
+    assert ">client<" in text
+
+
+CELLS = f"""
+import fedflat as ff
+study = ff.compare(["fedavg", "fedsam"], on=ff.{DATA!r}, model="logistic", rounds=2, out="runs")
+study.plot()
+study.table()
+ff.report(study)
+""".strip().splitlines()
+
+
+@pytest.mark.slow
+def test_a_real_notebook(tmp_path: Path) -> None:
+    """Its file holds the display of each cell, and no escape codes."""
+    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
+    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
+    cells = [nbformat.v4.new_code_cell(text) for text in CELLS]
+    book = nbformat.v4.new_notebook(cells=cells)
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(book, timeout=600, resources=resources).execute()
+    kinds = [sorted(one["data"]) for cell in book.cells for one in cell.outputs]
+    assert kinds == [
+        ["text/html", "text/plain"],
+        ["image/png", "text/plain"],
+        ["text/html", "text/plain"],
+        ["text/html", "text/plain"],
+    ]
+    assert "\\u001b" not in nbformat.writes(book)
