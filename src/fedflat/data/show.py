@@ -83,8 +83,9 @@ def _matrix(fed: Federation, names: Sequence[str], room: int | None) -> list[str
     if not counts or fed.classes > MOST_CLASSES:
         return []
     rows = [["client", *names, "all"]]
+    clients = list(fed.client_names) or list(map(str, range(len(counts))))
     rows += [
-        [str(client), *(str(count or ".") for count in row), str(sum(row))]
+        [clients[client], *(str(count or ".") for count in row), str(sum(row))]
         for client, row in enumerate(counts)
     ]
     of = f", the first {len(counts)} of {fed.population} clients" * (len(counts) < fed.population)

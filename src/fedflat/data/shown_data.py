@@ -43,7 +43,12 @@ class ShownData:
             )
         plots = pyplot()
         with plots.rc_context(STYLE):
-            figure = partition_figure(counts, class_names(self.spec, fed), images=_samples(fed))
+            figure = partition_figure(
+                counts,
+                class_names(self.spec, fed),
+                images=_samples(fed),
+                clients=list(fed.client_names)[: len(counts)],
+            )
             shown = ShownFigure(figure)
             plots.close(figure)
         return shown
