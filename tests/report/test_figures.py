@@ -122,11 +122,11 @@ def test_widths_fonts_and_colours(tmp_path: Path) -> None:
         write_run(tmp_path / "b", method="fedsam()"),
         write_run(tmp_path / "c", method="fedsam()", on="digits(lda(0), clients=7)"),
     ]
+    curves = collect(runs)
     write_analyses(runs[0], points=5)
-    write_analyses(runs[1], points=5)
-    for columns, points in ((1, 3.25 * 72), (2, 6.75 * 72)):
+    for columns, points, document in ((1, 3.25 * 72, collect(runs[:1])), (2, 6.75 * 72, curves)):
         folder = tmp_path / str(columns)
-        assert draw_figures(collect(runs), folder, ["svg"], columns) == []
+        assert draw_figures(document, folder, ["svg"], columns) == []
         for path in folder.iterdir():
             text = path.read_text()
             assert f'width="{points:g}pt"' in text, path
