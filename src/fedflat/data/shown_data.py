@@ -81,7 +81,7 @@ def _samples(fed: Federation) -> list[tuple[int, Any]]:
     import torch
 
     shape, examples = fed.shape, fed.test.examples
-    if len(shape) != 3 or shape[0] not in (1, 3) or min(shape[1:]) < 4 or not examples.labelled:
+    if len(shape) != 3 or shape[0] not in (1, 3) or min(shape[1:]) < 4 or not examples.has_classes:
         return []
     labels = examples.labels
     places = [
