@@ -207,7 +207,10 @@ function svgText(root, entries = []) {
     copies = [copy, ...copy.querySelectorAll("*")];
   originals.forEach((node, i) => {
     const style = getComputedStyle(node);
-    for (const name of SAVED_STYLES) copies[i].style.setProperty(name, style.getPropertyValue(name));
+    for (const name of SAVED_STYLES) {
+      copies[i].removeAttribute(name);
+      copies[i].style.setProperty(name, style.getPropertyValue(name));
+    }
     for (const name of ["class", "data-key", "tabindex"]) copies[i].removeAttribute(name);
   });
   const [, , width, height] = root.getAttribute("viewBox").split(" ").map(Number),
