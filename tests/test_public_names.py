@@ -24,7 +24,7 @@ def test_sorted_and_listed_once() -> None:
 def test_every_name_is_there(name: str) -> None:
     value = getattr(fedflat, name)
     assert value is not None
-    assert not inspect.ismodule(value)
+    assert callable(value) or not inspect.ismodule(value)
     if callable(value):
         assert inspect.getdoc(value), f"{name} says nothing about itself"
 
