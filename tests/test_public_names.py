@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import pkgutil
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,12 @@ def test_an_unknown_name() -> None:
 
 
 def test_no_public_name_is_also_a_module() -> None:
-    """Python would put the module in its place once that is imported."""
+    """Python would put the module in its place once that is imported; `report` is a package that can
+    be called."""
     modules = {module.name for module in pkgutil.iter_modules(fedflat.__path__)}
     assert "experiments" in modules
-    assert not modules & set(fedflat.__all__)
+    assert modules & set(fedflat.__all__) == {"report"}
+    assert callable(import_module("fedflat.report"))
 
 
 def test_one_class_name_one_module() -> None:
