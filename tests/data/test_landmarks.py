@@ -97,7 +97,8 @@ def test_rows_without_a_photograph(folder: Path) -> None:
     setup = prepare(experiment("fedavg", on, rounds=1, clients_per_round=2, model="logistic"))
     assert remarks(setup) == [
         "rows without a photograph were left out: 2 for training and 1 for testing; 1 authors have "
-        "no photograph and are no clients"
+        "no photograph and are no clients",
+        "warning: no client trains on a class of the test set: 1 (1 test example)",
     ]
 
 

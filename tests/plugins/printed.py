@@ -11,7 +11,7 @@ from PIL import Image
 DOC = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
 NAMES = (
     "sign_sam.py",
-    "fedexp.py",
+    "longer_step.py",
     "thumbnails.py",
     "camps.py",
     "nearly.py",

@@ -15,7 +15,7 @@ from fedflat.cli import main
 from plugins.forgetting import forget
 from plugins.printed import EXECUTOR, NAMES, commands, write_files
 
-EVERYTHING = "sign_sam(rho=0.002) + fedexp(eps=0.01) + feddyn(alpha=0.1)"
+EVERYTHING = "sign_sam(rho=0.002) + longer_step(eps=0.01) + feddyn(alpha=0.1)"
 ON = "thumbnails('pictures', partition=two_camps(), clients=4)"
 PLUGINS = [word for name in NAMES for word in ("--plugin", name)]
 RUN = [
@@ -86,7 +86,7 @@ def test_all_of_it_killed_and_resumed_ends_in_the_same_bytes(
     needs = json.loads((tmp_path / "whole" / "run.json").read_text())["experiment"]["plugins"]
     assert {need["name"]: need["names"] for need in needs} == {
         "sign_sam.py": ["sign_sam"],
-        "fedexp.py": ["fedexp"],
+        "longer_step.py": ["longer_step"],
         "thumbnails.py": ["thumbnails"],
         "camps.py": ["two_camps", "bottleneck"],
     }
@@ -96,12 +96,12 @@ def test_all_of_it_killed_and_resumed_ends_in_the_same_bytes(
     "executor", [ff.InProcess(threads=1), ff.Stacked(threads=1)], ids=["in-process", "stacked"]
 )
 @pytest.mark.parametrize("weighting", ["sized", "uniform"])
-def test_fedexp_steps_as_far_as_its_formula_says(
+def test_longer_step_steps_as_far_as_its_formula_says(
     tmp_path: Path, executor: object, weighting: str
 ) -> None:
     """The clients' own pseudo-gradients come from rounds of FedAvg with one client each."""
     write_files(tmp_path)
-    ff.load_plugin(str(tmp_path / "fedexp.py"))
+    ff.load_plugin(str(tmp_path / "longer_step.py"))
     cohort, sizes, eps = [0, 2, 3], [6, 12, 7], 1e-9
 
     def end(method: str, clients: list[int]) -> torch.Tensor:
@@ -119,5 +119,5 @@ def test_fedexp_steps_as_far_as_its_formula_says(
     mean = shares @ deltas
     eta = max(1.0, float(shares @ deltas.square().sum(1) / (2 * (mean.square().sum() + eps))))
     torch.testing.assert_close(
-        end(f"fedexp(eps={eps})", cohort), start.params - eta * mean, rtol=1e-10, atol=1e-12
+        end(f"longer_step(eps={eps})", cohort), start.params - eta * mean, rtol=1e-10, atol=1e-12
     )

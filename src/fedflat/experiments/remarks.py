@@ -62,9 +62,10 @@ def untrained_classes(setup: RunSetup) -> str:
     known = setup.exp.on.class_names()
     names = [known[place] if place < len(known) else str(place) for place in lost]
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    examples = int(tested[lost].sum())
     return (
         f"warning: no client trains on {'a class' if len(names) == 1 else 'classes'} of the test "
-        f"set: {', '.join(names[:5])}{more} ({int(tested[lost].sum())} test examples)"
+        f"set: {', '.join(names[:5])}{more} ({examples} test example{'s' if examples > 1 else ''})"
     )
 
 
