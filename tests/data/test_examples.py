@@ -104,3 +104,10 @@ def test_a_stack_of_batches_comes_apart_again() -> None:
         for a, b in zip(leaves(regrown(empty, leaves(ones[0]))), leaves(ones[0]), strict=True)
     )
     assert hash(empty) == hash(shape_of(ones[1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
+def test_counts_on_the_device_are_the_counts(dtype: torch.dtype):
+    data = ClientData(Examples(X, Y.to(dtype), 5), torch.tensor([0, 3, 5]))
+    assert data.counts_on_device(5).tolist() == data.counts(5).tolist() == [2, 0, 1, 0, 0]
+    assert data.to("meta").counts_on_device(5).is_meta

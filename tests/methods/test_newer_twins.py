@@ -24,7 +24,7 @@ from literal import (
     fedwmsam,
 )
 from literal.problem import Plan, Problem
-from methods.observers import method_of, shadows
+from methods.observers import averages, method_of
 from methods.test_against_twins import HARD, agree, same, setting
 from methods.test_more_twins import desks, local_models, slower, stored_states
 from quadratic import replay
@@ -58,7 +58,7 @@ def test_fedexp(some: Some, flavour: str, weighting: str, executor: Executor) ->
     run_folder = agree(text, trace, some, weighting=weighting, executor=executor)
     same([row["eta_g"] for row in run_folder.rows], trace.eta)
     assert max(trace.eta) > 1
-    same(shadows(method_of(text), "last_two", run_folder, some[0]), trace.evaluated)
+    same(averages(method_of(text), "last_two", run_folder, some[0]), trace.evaluated)
 
 
 @EXECUTORS

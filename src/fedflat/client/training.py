@@ -362,7 +362,7 @@ def open_context(job: ClientJob, request: Request, data: ClientData, piece: Piec
         repetition=broadcast.repetition,
         pieces=job.pieces,
         sent_buffers=broadcast.buffers,
-        class_counts=partial(data.counts, job.learner.outputs),
+        class_counts=partial(data.counts_on_device, job.learner.outputs),
         gradient_of=job.learner.gradient_of,
         value_of=job.learner.value_of,
     )

@@ -285,6 +285,15 @@ class ClientData:
             return torch.tensor([len(self)])
         return torch.bincount(self.labels.cpu(), minlength=classes)
 
+    def counts_on_device(self, classes: int) -> Tensor:
+        """The number of examples per class, where the examples are.
+
+        Nothing waits for the device.
+        """
+        labels = self.labels.long()
+        counts = torch.zeros(classes, dtype=torch.long, device=labels.device)
+        return counts.index_add_(0, labels, torch.ones_like(labels))
+
     def changed(self, change: Change) -> ClientData:
         """The same data with one more change of raw inputs in training, after existing ones."""
         before = self.change

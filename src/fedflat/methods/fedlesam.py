@@ -66,7 +66,7 @@ def one_number_per_tensor(d: Tensor, layout: Layout) -> Tensor:
     first = d[..., : len(layout.sizes)]
     first = first / (first.abs().sum(dim=-1, keepdim=True) + 1e-7)
     sizes = torch.tensor(layout.sizes, device=d.device)
-    return first.repeat_interleave(sizes, dim=-1)
+    return first.repeat_interleave(sizes, dim=-1, output_size=sum(layout.sizes))
 
 
 @dataclass(frozen=True, repr=False)

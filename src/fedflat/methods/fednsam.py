@@ -76,7 +76,7 @@ class NesterovServer(Lookahead):
 
 @method
 def fednsam(
-    lam: Scalar = 0.85, rho: Scalar = 0.05, ascent: str = "local", flavour: str = "paper"
+    lam: Scalar = 0.85, rho: Scalar = Sam.rho, ascent: str = "local", flavour: str = "paper"
 ) -> Method:
     """Local SAM from a lookahead model along the server's momentum (Liu et al., 2026).
 

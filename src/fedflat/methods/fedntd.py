@@ -63,8 +63,8 @@ def _other_classes(labels: Tensor, classes: int) -> Tensor:
     >>> _other_classes(torch.tensor([0, 2]), 3).tolist()
     [[1, 2], [0, 1]]
     """
-    all_classes = torch.arange(classes, device=labels.device).expand(len(labels), -1)
-    return all_classes[all_classes != labels[:, None]].view(len(labels), classes - 1)
+    places = torch.arange(classes - 1, device=labels.device)
+    return places + (places >= labels[:, None])
 
 
 @method

@@ -107,7 +107,7 @@ class TargetSam(Piece):
         v.state["c"] = v.scratch["c_k"] + change
         v.outbox["dc"] = change
         aligned = 1 - (unit(delta) * unit(direction)).sum(dim=-1)
-        v.outbox["aligned"] = aligned if bool(direction.any()) else torch.zeros_like(aligned)
+        v.outbox["aligned"] = torch.where(direction.any(dim=-1), aligned, 0.0)
         return w
 
 
