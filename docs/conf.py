@@ -14,16 +14,28 @@ author = "the fedflat authors"
 version = release = __version__
 html_title = "fedflat"
 
-extensions = ["myst_parser", "sitegen"]
-source_suffix = {".md": "markdown"}
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sitegen",
+]
+source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 exclude_patterns = ["_build", "sitegen", "drawings"]
+
+default_role = "code"
+autosummary_generate = False  # one page for each kind of name: sitegen/api.py
+napoleon_numpy_docstring = False
+autodoc_typehints = "signature"
+autodoc_default_options = {"inherited-members": False}
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 
 html_theme = "furo"
 html_static_path = ["_static"]
-html_css_files = ["site.css"]
+html_css_files = ["site.css", "drawings.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}

@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pages.blocks import PAGES
+
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = [
-    README,
-    ROOT / "CONTRIBUTING.md",
-    *sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts),
-]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
