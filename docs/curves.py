@@ -43,7 +43,8 @@ OTHERS = {
     "fedcg": DOMAINS.replace("ink=2", "ink=4"),
     "fedcr": f"{USUAL} --model stochastic(mlp([32]))",
     "lab": STREET,
-    "ladd": f"{STREET} --init pretrained(street(style='game',towns=2,clients=6,examples=6,tests=12,width=48,height=24),rounds=20,lr=0.1,styles=True)",
+    "ladd": f"{STREET} --init pretrained(street(style='game',towns=2,clients=6,examples=6,tests=12,width=48,"
+    "height=24),rounds=20,lr=0.1,styles=True)",
     "mcd": STREET.replace("--on street(", "--on with_source(street(").replace(
         "height=24)",
         "height=24),street(style='game',towns=2,clients=6,examples=6,width=48,height=24))",
@@ -89,12 +90,12 @@ def measure(name: str) -> dict[str, object]:
     score = next((key for key in SCORES if key in rows[0]), None)
     if score is None:
         raise SystemExit(f"{name}: no score in {list(rows[0])}")
-    scored = [row for row in rows if score in row]
+    scored = {row["round"]: round(row[score], 4) for row in rows if score in row}
     return {
         "command": command(name),
         "score": score,
-        "rounds": [row["round"] for row in scored],
-        "values": [round(row[score], 4) for row in scored],
+        "rounds": list(scored),
+        "values": list(scored.values()),
     }
 
 

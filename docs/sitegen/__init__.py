@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sitegen import api, cards, commands, docstrings, drawings, links, navigation
+from sitegen import api, cards, commands, docstrings, drawings, gallery, links, navigation
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -18,8 +18,9 @@ LISTINGS = {
     "reference/methods": cards.listing,
     "reference/api": api.listing,
     "reference/commands": commands.listing,
+    "gallery/index": gallery.listing,
 }
-"""Pages to which the list of their generated pages is appended."""
+"""Pages to which generated text is appended: lists of pages, the scripts of the gallery."""
 
 
 def write_all(folder: Path, pages: dict[str, str]) -> list[Path]:
@@ -46,7 +47,7 @@ def generate(app: Sphinx) -> None:
 
 
 def append_listing(app: Sphinx, page: str, source: list[str]) -> None:
-    """Append the list of generated pages to the page that introduces them."""
+    """Append generated text to the page that introduces it."""
     if page in LISTINGS:
         source[0] += LISTINGS[page]()
 

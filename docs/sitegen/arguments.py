@@ -8,6 +8,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from fedflat.registry.specs import RegisteredName
@@ -34,6 +35,7 @@ def parts(entry: RegisteredName) -> list[type]:
     return [type(part) for part in found if part is not None]
 
 
+@cache
 def field_docs(cls: type) -> dict[str, str]:
     """The docstrings after the fields of a class and of its bases."""
     found: dict[str, str] = {}

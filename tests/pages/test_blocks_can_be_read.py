@@ -86,7 +86,9 @@ def resolve(args: Namespace) -> None:
         given = [settings.pop("method")] if preset else given
         parse(settings.pop("init", None) or "fresh", "initializer")  # a folder need not exist
         settings.setdefault("model", "mlp()")  # else the data are opened to choose one
-        experiments(given, settings.pop("on"), [0], **settings)
+        on = parse(settings.pop("on"), "data set")
+        on = "digits()" if on.origin.endswith("of yours") else on  # files that another block makes
+        experiments(given, on, [0], **settings)
     elif args.command == "data" and hasattr(args, "data"):
         parse(args.data, "data set")
 
