@@ -100,6 +100,26 @@ def test_train_and_test_may_be_folders(tmp_path: Path) -> None:
     assert fed.test.labels.tolist() == [1] * 4
 
 
+def test_test_images_may_be_in_another_folder(folder: Path, tmp_path: Path) -> None:
+    draw(tmp_path / "others" / "dog", 3, np.random.default_rng(1))
+    made = ff.image_folder(str(folder), test=str(tmp_path / "others"), clients=1)
+    assert parse(repr(made), "data set") == made
+    fed = made.open(0)
+    assert fed.sizes() == [25]
+    assert fed.test.labels.tolist() == [1] * 3
+
+
+def test_classes_may_be_named(folder: Path) -> None:
+    """A client that has no eel, with the numbers of the others."""
+    made = ff.image_folder(str(folder), test=str(folder), classes=["dog", "eel", "cat"], clients=1)
+    assert made.class_names() == ("dog", "eel", "cat")
+    fed = made.open(0)
+    assert fed.classes == 3
+    assert sorted(fed.test.labels.tolist()) == [0] * 10 + [2] * 15
+    with pytest.raises(DataError, match="has folders that are not in classes: 'cat'"):
+        ff.image_folder(str(folder), classes=["dog", "eel"]).class_names()
+
+
 def test_size_channels_and_text(folder: Path) -> None:
     text = f"image_folder('{folder}', lda(0.5), clients=4, size=[3, 4], channels=1, augment=True, memory=1000)"
     spec = parse(text, "data set")
@@ -191,6 +211,8 @@ def test_other_pictures_are_other_data_wherever_they_are(folder: Path, tmp_path:
     ("settings", "message"),
     [
         ({"path": ""}, "the path of a folder is needed"),
+        ({"test": ""}, "the path of a folder is needed"),
+        ({"classes": "cat"}, r"classes must be a list such as \['cat', 'dog'\], found 'cat'"),
         ({"size": 32}, r"size must be \[height, width\], found 32"),
         ({"size": [0, 3]}, "a side of size must be a whole number of at least 1"),
         ({"channels": 2}, "channels must be 1, grey, or 3, colours, found 2"),

@@ -18,7 +18,7 @@ if missing_packages():
 
 from deploy.in_memory import Federation
 from fedflat.client.state_store import StateStore
-from fedflat.data.sets.remote_clients import RemoteClients, check_fits
+from fedflat.data.sets.remote_clients import RemoteClients, check_fits, form_of_test
 from fedflat.deploy import node, session
 from fedflat.deploy.envelope import SignedMessage, Signer
 from fedflat.deploy.executor import Deployed
@@ -116,8 +116,8 @@ def test_data_that_do_not_fit_are_refused_on_both_sides(tmp_path: Path) -> None:
     """The server goes on waiting: the client may come back with other data."""
     fed = Federation(tmp_path, ["a"])
     client, server = fed.join("a", "diabetes(iid(), clients=1)"), fed.session()
-    test = data_set(ON).open(0).test
-    server.check_profile = lambda profile: check_fits(profile, test)
+    needed = form_of_test(data_set(ON), data_set(ON).open(0).test)
+    server.check_profile = lambda profile: check_fits(profile, needed)
     fed.until(server, lambda: not client.thread.is_alive())
     assert "the data of a do not fit: their inputs are" in str(client.error)
     assert "the data of a do not fit: their inputs are" in server.clients["a"].refusal

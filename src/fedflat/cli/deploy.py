@@ -8,10 +8,15 @@ from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
-from fedflat.cli.deploy_client import agree_on_tls, printer
+from fedflat.cli.deploy_client import agree_on_tls, own_data, printer
 from fedflat.cli.training import train_new, train_on
 from fedflat.composition.disclosure import disclosure_text
-from fedflat.data.sets.remote_clients import RemoteClients, check_fits
+from fedflat.data.sets.remote_clients import (
+    RemoteClients,
+    check_fits,
+    check_names,
+    form_of_test,
+)
 from fedflat.deploy.executor import Deployed, start_session
 from fedflat.deploy.extra import require_extra
 from fedflat.deploy.federation_folder import (
@@ -27,7 +32,6 @@ from fedflat.deploy.status import read_status, status_text
 from fedflat.deploy.transport import LARGEST
 from fedflat.errors import RunError, SettingError, number, printable_lines
 from fedflat.experiments.execution_config import executor_of
-from fedflat.experiments.experiment import data_set
 from fedflat.experiments.run_folder.record import read_record
 from fedflat.registry.specs import parse
 
@@ -88,7 +92,7 @@ def serve(args: Namespace) -> int:
             "Training examples of it are not used."
         )
     number("deploy serve", "--max-message", args.max_message, low=0, high=LARGEST / MEGABYTE)
-    test = data_set(args.test)
+    test = own_data(args.test)
     printer(args)(disclosure_text(parse(args.method, "method")))
     executor = Deployed(
         str(folder.path.resolve()),
@@ -97,9 +101,9 @@ def serve(args: Namespace) -> int:
         wait=args.wait,
         most=int(args.max_message * MEGABYTE),
     )
-    test_examples = test.open(args.seed or 0).test
+    needed = form_of_test(test, test.open(args.seed or 0).test)
     session = start_session(executor, args.seed or 0, printer(args))
-    session.check_profile = lambda profile: check_fits(profile, test_examples)
+    session.check_profile = lambda profile: check_fits(profile, needed)
     try:
         names = _gather(session, folder, args)
         asked = getattr(args, "clients_per_round", None)
@@ -130,27 +134,22 @@ def _gather(session: Session, folder: FederationFolder, args: Namespace) -> list
     session.least, session.wait = count, args.wait
     session.wait_until(lambda: len(session.online()) >= count, "here")
     names = session.online()
-    _check_classes(session, names)
+    _check_names(session, names)
     session.begin(names)
     session.write_roster()
     return names
 
 
-def _check_classes(session: Session, names: list[str]) -> None:
-    """Refuse clients whose classes have different names."""
-    known: dict[tuple[str, ...], str] = {}
-    for name in names:
-        profile = session.clients[name].profile
-        assert profile is not None
-        if profile["class_names"]:
-            known.setdefault(tuple(profile["class_names"]), name)
-    if len(known) > 1:
-        (one, first), (two, second), *_ = known.items()
-        raise RunError(
-            f"deploy: the classes differ: {first} has {', '.join(one[:20])}; {second} has "
-            f"{', '.join(two[:20])}. Let all clients have the same classes, with empty folders "
-            "for those of which a client has none."
-        )
+def _check_names(session: Session, names: list[str]) -> None:
+    """Refuse clients whose classes or columns have different names."""
+    profiles = [session.clients[name].profile or {} for name in names]
+    for what in ("class_names", "columns"):
+        known = [profile for profile in profiles if profile.get(what)]
+        for profile in known:
+            try:
+                check_names(profile, known[0], known[0]["name"])
+            except SettingError as error:
+                raise RunError(f"deploy: {error}") from None
 
 
 def _resume(args: Namespace) -> int:

@@ -23,7 +23,7 @@ def join(args: Namespace) -> int:
     participant = read_participant(Path(args.file))
     agree_on_tls(participant.tls, args)
     settings = NodeSettings(
-        _own_data(args.data),
+        own_data(args.data),
         args.part,
         Path(args.state) if args.state else Path(args.file).with_suffix(""),
         threads=args.threads,
@@ -35,12 +35,18 @@ def join(args: Namespace) -> int:
     return 0
 
 
-def _own_data(text: str) -> DataSpec:
-    """A client's data: a folder of images, a CSV file, or the text of a data set."""
-    if Path(text).is_dir():
-        return ImageFolder(text, clients=1)
-    if Path(text).is_file() and text.endswith(".csv"):
-        return CsvFile(text, clients=1)
+def own_data(text: str) -> DataSpec:
+    """A folder of images, a CSV file, or the text of a data set.
+
+    All images and all rows are used, by a client for training and by the server for testing, unless
+    the folder has subfolders ``train`` and ``test``.
+    """
+    place = Path(text)
+    if place.is_dir():
+        divided = (place / "train").is_dir() and (place / "test").is_dir()
+        return ImageFolder(text, test=None if divided else text, clients=1)
+    if place.is_file() and text.endswith(".csv"):
+        return CsvFile(text, test=text, clients=1)
     return data_set(text)
 
 

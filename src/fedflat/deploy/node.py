@@ -211,8 +211,7 @@ class Node:
         self.print_line(f"{self.name}: asked to take part in the run {self.run_id}")
         try:
             fed, data = self._opened(int(letter.fields["seed"]))
-            names = self.settings.data.class_names()
-            self._send("profile", **describe(self.name, data, fed.classes, names))
+            self._send("profile", **describe(self.name, data, fed.classes, self.settings.data))
         except FedflatError as error:
             self._refuse(error)
 

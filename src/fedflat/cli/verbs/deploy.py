@@ -71,7 +71,8 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         NETWORK,
         "--test",
         metavar="DATA",
-        help="data set whose test examples the server has, such as 'digits()'; needed",
+        help="test examples that the server has: folder of images by class, CSV file, or a data set "
+        "such as 'digits()'; needed",
     )
     options.add(
         NETWORK,

@@ -2,9 +2,10 @@
 
     image_folder('pictures', lda(0.5), clients=20, size=[32, 32])      pictures/CLASS/*.png
     image_folder('pictures', by_user())                                pictures/CLIENT/CLASS/*.png
+    image_folder('pictures', test='others', classes=['cat', 'dog'])    others/CLASS/*.png for testing
 
 A folder with subfolders ``train`` and ``test`` has these below each. Otherwise every fifth image of
-a class (per client, if clients are folders) is for testing.
+a class (per client, if clients are folders) is for testing, unless ``test`` names another folder.
 """
 
 from __future__ import annotations
@@ -56,6 +57,12 @@ class ImageFolder(DataSpec):
         The folder. With ``by_user()`` its subfolders are the clients, and theirs the classes.
     partition
         How examples are assigned to clients. The other arguments are given by name.
+    test
+        A folder of test images with the same subfolders; None: the subfolder ``test``, or every
+        fifth image.
+    classes
+        The classes in their order, for folders in which not all occur. By default those that occur,
+        sorted.
     clients
         The number of clients, K; with ``by_user()`` it is counted.
     size
@@ -77,6 +84,8 @@ class ImageFolder(DataSpec):
     path: str
     partition: Partition = field(default_factory=Iid)
     _: KW_ONLY
+    test: str | None = None
+    classes: tuple[str, ...] | None = None
     clients: int = 100
     size: tuple[int, int] | None = None
     channels: int = 3
@@ -87,11 +96,18 @@ class ImageFolder(DataSpec):
     max_pixels: int = MAX_PIXELS
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, str) or not self.path or "\0" in self.path:
-            raise SettingError(
-                "image_folder: the path of a folder is needed, in quotes, found "
-                f"{shown(self.path)}."
-            )
+        for path in (self.path, "x" if self.test is None else self.test):
+            if not isinstance(path, str) or not path or "\0" in path:
+                raise SettingError(
+                    f"image_folder: the path of a folder is needed, in quotes, found {shown(path)}."
+                )
+        if self.classes is not None:
+            if not isinstance(self.classes, list | tuple) or not self.classes:
+                raise SettingError(
+                    "image_folder: classes must be a list such as ['cat', 'dog'], found "
+                    f"{shown(self.classes)}."
+                )
+            object.__setattr__(self, "classes", tuple(map(str, self.classes)))
         check_cut("image_folder", self.partition, self.clients, self.split, self.seed)
         if self.size is not None:
             if not isinstance(self.size, list | tuple) or len(self.size) != 2:
@@ -115,7 +131,7 @@ class ImageFolder(DataSpec):
         check_pillow()
         train, test = self._find_images()
         both = [*train, *test]
-        kinds = {name: place for place, name in enumerate(_kinds(both))}
+        kinds = {name: place for place, name in enumerate(self._kinds(both))}
         owners = {
             name: place for place, name in enumerate(sorted({image.client for image in train}))
         }
@@ -143,7 +159,7 @@ class ImageFolder(DataSpec):
     def class_names(self) -> tuple[str, ...]:
         """See `DataSpec.class_names`: the names of the folders."""
         train, test = self._find_images()
-        return _kinds([*train, *test])
+        return self._kinds([*train, *test])
 
     def client_names(self) -> tuple[str, ...]:
         """See `DataSpec.client_names`: the names of the clients' folders."""
@@ -154,7 +170,9 @@ class ImageFolder(DataSpec):
     def _find_images(self) -> tuple[list[FoundImages], list[FoundImages]]:
         """The images for training, and those for testing."""
         root = Path(os.path.expanduser(self.path))
-        if {"train", "test"} <= {place.name for place in folders_in(root)}:
+        if self.test is not None:
+            train, test = self._below(root), self._below(Path(os.path.expanduser(self.test)))
+        elif {"train", "test"} <= {place.name for place in folders_in(root)}:
             train, test = self._below(root / "train"), self._below(root / "test")
         else:
             everything = self._below(root)
@@ -179,9 +197,17 @@ class ImageFolder(DataSpec):
             for place, path in enumerate(pictures_in(kind))
         ]
 
-
-def _kinds(images: Sequence[FoundImages]) -> tuple[str, ...]:
-    return tuple(sorted({image.kind for image in images}))
+    def _kinds(self, images: Sequence[FoundImages]) -> tuple[str, ...]:
+        """The classes in their order."""
+        found = {image.kind for image in images}
+        if self.classes is None:
+            return tuple(sorted(found))
+        if unknown := sorted(found - set(self.classes)):
+            raise DataError(
+                f"image_folder: {self.path} has folders that are not in classes: "
+                f"{', '.join(map(shown, unknown[:5]))}. Add them to classes, or remove them."
+            )
+        return self.classes
 
 
 image_folder = register("data set", "image_folder")(ImageFolder)

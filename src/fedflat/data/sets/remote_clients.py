@@ -32,6 +32,7 @@ CLIENT = {
     "targets": {"shape": [int], "dtype": str},
     "classes": int,
     "class_names": [str],
+    "columns?": [str],
 }
 """What a client reports about its data: see `describe`."""
 ROSTER = {"clients": [CLIENT]}
@@ -39,10 +40,8 @@ ONLINE: dict[str, Callable[[int], Sequence[int]]] = {}
 """By run: returns who can be asked in a round. The server's session sets it."""
 
 
-def describe(
-    name: str, data: ClientData, classes: int, class_names: Sequence[str]
-) -> dict[str, Any]:
-    """What the server learns of a client's data: numbers and shapes, no example."""
+def describe(name: str, data: ClientData, classes: int, on: DataSpec) -> dict[str, Any]:
+    """What the server learns of a client's data: numbers, shapes and names, no example."""
     one = data.examples.batch(data.index[:1], torch.float32)
     inputs = one.inputs if isinstance(one.inputs, tuple) else (one.inputs,)
     targets = one.targets[0] if isinstance(one.targets, tuple) else one.targets
@@ -53,7 +52,8 @@ def describe(
         "inputs": [{"shape": list(x.shape[1:]), "dtype": str(x.dtype)} for x in inputs],
         "targets": {"shape": list(targets.shape[1:]), "dtype": str(targets.dtype)},
         "classes": classes,
-        "class_names": list(class_names),
+        "class_names": list(on.class_names()),
+        "columns": list(on.column_names()),
     }
 
 
@@ -127,8 +127,9 @@ class RemoteClients(DataSpec):
         if self.test is None:
             raise SettingError("remote_clients: the server needs a test set: --test DATA.")
         clients, test = self.roster(), self.test.open(seed).test
+        needed = form_of_test(self.test, test)
         for client in clients:
-            check_fits(client, test)
+            check_fits(client, needed)
         tests = all(client["tests"] for client in clients)
         return RemoteFederation(
             [client["examples"] for client in clients],
@@ -151,15 +152,43 @@ class RemoteClients(DataSpec):
         return clients
 
 
-def check_fits(client: dict[str, Any], test: ClientData) -> None:
-    """Refuse a client whose data have other shapes or classes than the server's test set."""
-    needed = describe("", replace(test, held_out=None), test.examples.classes, ())
+def form_of_test(on: DataSpec, test: ClientData) -> dict[str, Any]:
+    """The form that the data of clients must have: that of the server's test set."""
+    return describe("", replace(test, held_out=None), test.examples.classes, on)
+
+
+def check_fits(client: dict[str, Any], needed: dict[str, Any]) -> None:
+    """Refuse a client whose data have another form, other classes or columns than are needed."""
     for what in ("inputs", "targets", "classes"):
         if client[what] != needed[what]:
             raise SettingError(
                 f"the data of {client['name']} do not fit: their {what} are {client[what]}, and "
-                f"those of the server's test set are {needed[what]}. All must have the same form."
+                f"those of the server's test set are {needed[what]}. All must have the same form"
+                + (f": the classes {_listed(needed['class_names'])}." if what == "classes" else ".")
             )
+    check_names(client, needed, "the server's test set")
+
+
+def check_names(client: dict[str, Any], other: dict[str, Any], whose: str) -> None:
+    """Refuse a client whose classes or columns have other names than those of another."""
+    for what, shown_as in (("class_names", "classes"), ("columns", "columns")):
+        here, there = client.get(what), other.get(what)
+        if here and there and here != there:
+            raise SettingError(
+                f"the data of {client['name']} do not fit: their {shown_as} are {_listed(here)}, "
+                f"and those of {whose} are {_listed(there)}. Use the same {shown_as} in the same "
+                "order: " + _ADVICE[what]
+            )
+
+
+_ADVICE = {
+    "class_names": "`classes=[...]` in the data set names them all.",
+    "columns": "`inputs=[...]` in the data set names them.",
+}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:20]) + (" ..." if len(names) > 20 else "") or "that it has by number"
 
 
 remote_clients = register("data set", "remote_clients")(RemoteClients)
