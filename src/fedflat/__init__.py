@@ -66,6 +66,8 @@ _HOMES = {
     "fedflat.experiments.loopback": ("Loopback",),
     "fedflat.experiments.round_end": ("RoundEnd",),
     "fedflat.experiments.run_folder.load": ("load",),
+    "fedflat.experiments.run_folder.export": ("export",),
+    "fedflat.experiments.predictions": ("predict",),
     "fedflat.experiments.results.results": ("Result", "Results"),
     "fedflat.experiments.results.summary": ("summarise",),
     "fedflat.experiments.initializers": ("Initializer",),

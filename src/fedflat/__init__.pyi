@@ -118,12 +118,14 @@ from fedflat.experiments.initializers import from_weights as from_weights
 from fedflat.experiments.initializers import pretrained as pretrained
 from fedflat.experiments.loggers.logger import Logger as Logger
 from fedflat.experiments.loopback import Loopback as Loopback
+from fedflat.experiments.predictions import predict as predict
 from fedflat.experiments.recording.recorder import Metric as Metric
 from fedflat.experiments.recording.recorder import RoundView as RoundView
 from fedflat.experiments.results.results import Result as Result
 from fedflat.experiments.results.results import Results as Results
 from fedflat.experiments.results.summary import summarise as summarise
 from fedflat.experiments.round_end import RoundEnd as RoundEnd
+from fedflat.experiments.run_folder.export import export as export
 from fedflat.experiments.run_folder.load import load as load
 from fedflat.experiments.train import train as train
 from fedflat.flatness.curvature import curvature as curvature

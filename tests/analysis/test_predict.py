@@ -7,6 +7,7 @@ import io
 import json
 import os
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
 import fedflat
 from experiments.small import FEDFLAT
@@ -259,7 +261,7 @@ def test_files_that_exist_are_not_replaced(
     assert main(command) == 2
     output = capsys.readouterr()
     assert (
-        f"1 of the 4 files to write exist, the first is {tmp_path}/b.mask.png. Nothing was predicted"
+        f"1 of the 6 files to write exist, the first is {tmp_path}/b.mask.png. Nothing was predicted"
         in output.err
     )
     assert "--overwrite" in output.err
@@ -273,7 +275,7 @@ def test_files_that_exist_are_not_replaced(
     assert main(command) == 2
     assert main([*command, "--overwrite"]) == 0
     assert (tmp_path / "kept").read_text() == "kept"
-    for name in ("a.ids.png", "a.mask.png", "b.ids.png", "b.mask.png"):
+    for name in ("a.ids.png", "a.mask.png", "b.mask.png", "b.overlay.png"):
         assert (tmp_path / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
         assert not (tmp_path / name).is_symlink()
     assert (
@@ -380,3 +382,55 @@ def test_an_image_of_no_client_is_normalised_by_its_own_statistics(tmp_path: Pat
         expected = module(torch.stack([x, x]))[0].argmax(0)
     same = ids(tmp_path / "a.ids.png") == expected.numpy()
     assert same.mean() > 0.999
+
+
+def test_an_overlay_has_the_photo_the_colours_and_a_legend(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half of each pixel is the colour of its class; squares below have the colours of classes."""
+    pixels = photo(tmp_path / "a.png")
+    assert main(["predict", str(run), str(tmp_path / "a.png"), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    drawn = np.asarray(Image.open(tmp_path / "a.overlay.png").convert("RGB"))
+    colours = np.asarray(Image.open(tmp_path / "a.mask.png").convert("RGB"))
+    expected = (pixels.astype(int) + colours) / 2
+    assert np.abs(drawn[:32, :64] - expected).max() <= 0.5
+    assert (drawn[:32, 64:] == 255).all()  # the legend is wider than this photo
+    legend = {tuple(pixel) for pixel in drawn[32:].reshape(-1, 3).tolist()}
+    assert {tuple(pixel) for pixel in colours.reshape(-1, 3).tolist()} <= legend
+    confidence = float(by_hand(run, pixels).softmax(0).amax(0).mean())
+    assert row["confidence"] == pytest.approx(confidence, abs=1e-5)
+    assert row["overlay"] == str(tmp_path / "a.overlay.png")
+
+
+def test_a_run_with_an_own_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On class folders, by name of the file and of the class."""
+    for name in ("cat", "dog"):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for k in range(5):
+            photo(tmp_path / "pets" / name / f"{k}.png", 8, 8, seed=k)
+    (tmp_path / "nets.py").write_text(
+        "from torch import nn\n\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.LazyLinear(2))\n"
+    )
+    net = partial(nn.Sequential, nn.Flatten(), nn.LazyLinear(2))
+    folder = tmp_path / "run"
+    fedflat.run(
+        "fedavg",
+        on=f"image_folder({str(tmp_path / 'pets')!r}, clients=2)",
+        model=net,
+        out=folder,
+        **QUICK,
+    )
+    words = ["predict", str(folder), str(tmp_path / "pets" / "cat"), "--json"]
+    assert main(words) == 2
+    assert "--module FILE:NAME" in capsys.readouterr().err
+    assert main([*words, "--module", f"{tmp_path / 'nets.py'}:net"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    for k, row in enumerate(rows):
+        image = np.asarray(Image.open(tmp_path / "pets" / "cat" / f"{k}.png"))
+        x = torch.from_numpy(image.copy()).permute(2, 0, 1).float() / 255
+        with torch.no_grad():
+            chances = fedflat.load(folder, module=net)(x[None])[0].softmax(0)
+        assert row["class"] == ("cat", "dog")[int(chances.argmax())]
+        assert row["probability"] == pytest.approx(float(chances.max()), abs=1e-5)
+    assert len(rows) == 5

@@ -117,7 +117,12 @@ def test_exported_programs_do_the_same(
     folder, _ = run
     module, some = ff.load(folder), torch.rand(7, 1, 8, 8)
     assert main(["export", str(folder), "--to", str(tmp_path / "model.pt2")]) == 0
-    assert capsys.readouterr() == (f"{tmp_path / 'model.pt2'}\n", "")
+    takes = (
+        "takes input float32[N, 1, 8, 8]; gives logits of 10 classes (0, 1, 2, 3, 4, 5, 6, 7, ...)"
+    )
+    output = capsys.readouterr()
+    assert output.out == f"{tmp_path / 'model.pt2'}\n"
+    assert output.err == f"{takes}; normalization none\n"
     program = torch.export.load(tmp_path / "model.pt2").module()
     with torch.no_grad():
         assert torch.equal(program(some), module(some))
@@ -149,7 +154,9 @@ def test_onnx_does_the_same(run, tmp_path: Path, capsys: pytest.CaptureFixture[s
     folder, _ = run
     module, some = ff.load(folder), torch.rand(7, 1, 8, 8)
     assert main(["export", str(folder), "--to", str(tmp_path / "model.onnx")]) == 0
-    assert capsys.readouterr() == (f"{tmp_path / 'model.onnx'}\n", "")
+    output = capsys.readouterr()
+    assert output.out == f"{tmp_path / 'model.onnx'}\n"
+    assert output.err.count("\n") == 1
     session = runtime.InferenceSession(tmp_path / "model.onnx")
     (found,) = session.run(None, {session.get_inputs()[0].name: some.numpy()})
     with torch.no_grad():
@@ -161,10 +168,10 @@ def test_what_cannot_be_exported(
 ) -> None:
     folder, _ = run
     wrong = {
-        "model.txt": "must end in .safetensors, .pt2, .onnx",
+        "model.txt": "must end in .safetensors, .pt, .pt2, .onnx",
         "no/where.pt2": "could not be written",
     }
-    monkeypatch.setattr("fedflat.experiments.run_folder.load.find_spec", lambda name: None)
+    monkeypatch.setattr("fedflat.experiments.run_folder.export.find_spec", lambda name: None)
     wrong["model.onnx"] = (
         "ONNX needs onnx and onnxscript, not installed here. Install with: pip install"
     )

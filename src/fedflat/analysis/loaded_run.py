@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedflat.analysis.analysis_store import AnalysisStore
+from fedflat.client.learner import ModelLike
 from fedflat.core.flat import Model
 from fedflat.data.examples import ClientData
 from fedflat.data.files.paths import remembered
@@ -31,11 +32,13 @@ class LoadedRun:
     """One run."""
 
     folder: Path
+    module: ModelLike | None = None
+    """The module of the run, if it was given in Python."""
 
     @cached_property
     def experiment(self) -> Experiment:
         """The experiment of the run."""
-        return from_texts(self.record.experiment, exact=False)
+        return from_texts(self.record.experiment, model=self.module, exact=False)
 
     @property
     def name(self) -> str:

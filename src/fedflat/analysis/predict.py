@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fedflat.analysis.loaded_run import LoadedRun
+from fedflat.analysis.overlay import overlay
 from fedflat.client.piece import EvalModel, eval_model_piece
 from fedflat.data.examples import AnyExamples, Examples
 from fedflat.data.files.pictures import Picture, check_max_pixels, opened, pictures_in
@@ -32,7 +33,7 @@ Bytes = NDArray[np.uint8]
 STRIDE = 32
 MAX_INPUT_PIXELS = 1 << 24
 """Limit for images fed at a given size: a network stores hundreds of numbers per pixel."""
-IDS, MASK = ".ids.png", ".mask.png"
+IDS, MASK, OVERLAY = ".ids.png", ".mask.png", ".overlay.png"
 """Endings of the names of written masks. Such files are not predicted again."""
 OWN = (0, 0)
 """Feed each image at its own size."""
@@ -46,6 +47,8 @@ class Prediction:
     shares: dict[str, float]
     """Share of each class in the mask, the largest first; or probability of each class."""
     ids: Bytes | None = None
+    confidence: float = 0.0
+    """Probability of the predicted class; of a mask, the mean over its pixels."""
 
     @property
     def first(self) -> str:
@@ -126,19 +129,28 @@ class Predictor:
         scores = self._scores(x if self.size is None else _pad(x))[
             ..., : frame.height, : frame.width
         ]
+        sure = float(scores.double().softmax(0).amax(0).mean())
         ids = unframed(scores.argmax(0).to(torch.uint8).numpy(), frame, own)
         counts = np.bincount(ids.ravel(), minlength=256)[: len(self.names)]
         order = sorted(np.flatnonzero(counts).tolist(), key=lambda place: -counts[place])
         return Prediction(
-            path, {self.names[place]: float(counts[place] / ids.size) for place in order}, ids
+            path, {self.names[place]: float(counts[place] / ids.size) for place in order}, ids, sure
         )
+
+    def overlay(self, seen: Prediction) -> Bytes:
+        """The image with the colours of its mask on it, and a legend below."""
+        assert seen.ids is not None
+        with opened(seen.path, self.max_pixels) as picture:
+            photo = np.asarray(picture.convert("RGB"))
+        return overlay(photo, seen.ids, self.colours, seen.shares, self.names)
 
     def _class(self, path: Path) -> Prediction:
         channels, height, width = self.loaded.setup.fed.shape
         x = Picture(channels, (height, width), self.max_pixels)(str(path))
         probabilities = self._scores(x).double().softmax(0)
         order = probabilities.argsort(descending=True, stable=True)[: len(self.names)].tolist()
-        return Prediction(path, {self.names[place]: float(probabilities[place]) for place in order})
+        shares = {self.names[place]: float(probabilities[place]) for place in order}
+        return Prediction(path, shares, confidence=max(shares.values()))
 
     def _frame(self, path: Path) -> FrameFiles:
         if self.size is None:
@@ -182,7 +194,9 @@ def pictures(places: Sequence[Path]) -> Iterator[Path]:
         if not place.is_dir():
             raise DataError(f"{place} does not exist. Give images or a folder of images.")
         images = [
-            path for path in map(Path, pictures_in(place)) if not path.name.endswith((IDS, MASK))
+            path
+            for path in map(Path, pictures_in(place))
+            if not path.name.endswith((IDS, MASK, OVERLAY))
         ]
         if not images:
             raise DataError(f"{place} has no images in it. Give images or a folder of images.")

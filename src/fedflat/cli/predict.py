@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.analysis.loaded_run import LoadedRun
-from fedflat.analysis.predict import IDS, MASK, Prediction, Predictor, pictures
+from fedflat.analysis.predict import IDS, MASK, OVERLAY, Prediction, Predictor, pictures
+from fedflat.cli.own_module import own_module
 from fedflat.data.files.png import png
 from fedflat.errors import FedflatError, RunError, SettingError, printable
+from fedflat.experiments.predictions import predict as predict_rows
+from fedflat.experiments.run_folder.load import refuse_without_module
+from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.run_folder.study_file import is_run
 from fedflat.files import unwritable, write_file
 from fedflat.kernels.allocator import keep_memory
@@ -32,10 +36,14 @@ def predict(args: Namespace) -> int:
         raise RunError(
             f"{folder} is not a run folder: it has no run.json. Use the folder of a run."
         )
+    module = own_module(args.module)
+    refuse_without_module(folder, read_record(folder), module)
+    if needs_no_data(folder, args.images):
+        return predict_examples(args, module)
     places = list(pictures([Path(one) for one in args.images]))
     out = None if args.out is None else Path(args.out)
     _refuse_twice(places, out)
-    eye = Predictor(LoadedRun(folder), args.model, args.size, args.max_pixels)
+    eye = Predictor(LoadedRun(folder, module), args.model, args.size, args.max_pixels)
     if eye.segments:
         _refuse_existing(places, out, args.overwrite)
     for sentence in filter(None, [eye.loaded.unfinished]):
@@ -56,6 +64,41 @@ def predict(args: Namespace) -> int:
     return trouble
 
 
+def needs_no_data(folder: Path, inputs: Sequence[str]) -> bool:
+    """Whether examples are predicted by what the run folder records alone.
+
+    That is so for rows of a CSV file, and for runs whose data or loss were given in Python.
+    """
+    if len(inputs) == 1 and inputs[0].lower().endswith(".csv"):
+        return True
+    record = read_record(folder)
+    task = record.experiment.task
+    return bool({"on", "loss"} & set(record.experiment.only_in_python)) and "segm" not in task
+
+
+def predict_examples(args: Namespace, module: Any) -> int:
+    """Predict the rows of a CSV file, or images for which the run folder records enough."""
+    csv_file = args.images[0].lower().endswith(".csv")
+    places = [] if csv_file else list(pictures([Path(one) for one in args.images]))
+    given: Any = args.images[0] if csv_file else places
+    found = predict_rows(args.folder, given, model=args.model, module=module)
+    rows = found.rows()
+    for place, row in enumerate(rows):
+        rows[place] = _source(row.pop("row"), places) | row
+    if args.style != "text":
+        _STYLES[args.style](rows)
+        return 0
+    for place, one in enumerate(found):
+        (name, value), *_ = _source(place, places).items()
+        print(printable(f"{f'{name} ' if csv_file else ''}{value}: {one}"))
+    return 0
+
+
+def _source(place: int, images: Sequence[Path]) -> dict[str, Any]:
+    """The image of an example, or its row in a CSV file, whose first row has the names."""
+    return {"image": str(images[place])} if images else {"row": place + 2}
+
+
 def _row(eye: Predictor, seen: Prediction, out: Path | None) -> dict[str, Any]:
     """The result for an image; its masks are written."""
     shares = {name: round(share, 6) for name, share in seen.shares.items()}
@@ -67,7 +110,7 @@ def _row(eye: Predictor, seen: Prediction, out: Path | None) -> dict[str, Any]:
             "number": place,
             "probability": shares[seen.first],
         }
-    ids, mask = _files(seen.path, out)
+    ids, mask, overlay = _files(seen.path, out)
     where = ids.parent
     try:
         where.mkdir(parents=True, exist_ok=True)
@@ -75,7 +118,15 @@ def _row(eye: Predictor, seen: Prediction, out: Path | None) -> dict[str, Any]:
         raise unwritable(where, error) from error
     write_file(ids, png(seen.ids))
     write_file(mask, png(seen.ids, eye.colours))
-    return {"image": str(seen.path), "ids": str(ids), "mask": str(mask), "classes": shares}
+    write_file(overlay, png(eye.overlay(seen)))
+    return {
+        "image": str(seen.path),
+        "ids": str(ids),
+        "mask": str(mask),
+        "overlay": str(overlay),
+        "confidence": round(seen.confidence, 6),
+        "classes": shares,
+    }
 
 
 def _refuse_twice(places: Sequence[Path], out: Path | None) -> None:
@@ -91,10 +142,11 @@ def _refuse_twice(places: Sequence[Path], out: Path | None) -> None:
         taken[place] = path
 
 
-def _files(path: Path, out: Path | None) -> tuple[Path, Path]:
-    """The two files of an image's mask: class numbers and colours."""
+def _files(path: Path, out: Path | None) -> tuple[Path, Path, Path]:
+    """The files of an image's mask: class numbers, colours, and colours on the image."""
     place = path.parent if out is None else out
-    return place / f"{path.stem}{IDS}", place / f"{path.stem}{MASK}"
+    ids, mask, overlay = (place / f"{path.stem}{ending}" for ending in (IDS, MASK, OVERLAY))
+    return ids, mask, overlay
 
 
 def _refuse_existing(places: Sequence[Path], out: Path | None, overwrite: bool) -> None:
@@ -121,7 +173,8 @@ def _line(row: dict[str, Any]) -> str:
         return f"{row['image']}: {row['class']} ({100 * row['probability']:.1f} %)"
     shares = [f"{name} {100 * share:.1f} %" for name, share in row["classes"].items()]
     more = f" and {len(shares) - LISTED} more" if len(shares) > LISTED else ""
-    return f"{row['mask']}: {', '.join(shares[:LISTED])}{more}"
+    sure = f"{100 * row['confidence']:.0f} %"
+    return f"{row['mask']}: {', '.join(shares[:LISTED])}{more} (mean confidence {sure})"
 
 
 def _csv(rows: Sequence[dict[str, Any]]) -> None:

@@ -17,6 +17,12 @@ from fedflat.data.categories import is_missing, is_number
 from fedflat.errors import DataError, SettingError, nearest, shown
 from fedflat.files import open_text
 
+ADVICE = (
+    "Name the columns of numbers: inputs=[...], write categories as numbers, or leave out rows "
+    "with missing values: missing='skip'."
+)
+"""What to do about a value that is no number."""
+
 
 @dataclass(frozen=True)
 class DataTable:
@@ -57,8 +63,8 @@ class DataTable:
             if not any(is_missing(column[row]) for column in columns)
         ]
 
-    def numbers(self, names: Sequence[str]) -> Tensor:
-        """Columns of numbers, as a matrix with a column for each."""
+    def numbers(self, names: Sequence[str], advice: str = ADVICE) -> Tensor:
+        """Columns of numbers, as a matrix with a column for each; ``advice`` ends the error."""
         found = torch.empty(len(self), len(names), dtype=torch.float64)
         for place, name in enumerate(names):
             column = self.column(name)
@@ -66,9 +72,7 @@ class DataTable:
             if wrong:
                 raise DataError(
                     f"{self.where}, row {wrong[0] + 1 + self.header}: column {name!r} must be a "
-                    f"finite number, found {shown(column[wrong[0]])}. Name the columns of "
-                    "numbers: inputs=[...], write categories as numbers, or leave out rows with "
-                    "missing values: missing='skip'."
+                    f"finite number, found {shown(column[wrong[0]])}. {advice}"
                 )
             found[:, place] = torch.tensor([float(value) for value in column], dtype=torch.float64)
         return found.float()

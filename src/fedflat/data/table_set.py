@@ -257,11 +257,11 @@ class TableSet(DataSpec):
                 raise DataError(f"{table.where} has no column for inputs besides the target.")
             cells = table.column(names[0])
             if len(names) == 1 and len(cells) and np.ndim(cells[0]) > 0:
-                return _stacked(table, names[0])
+                return stacked(table, names[0])
             return table.numbers(names)
         cells = table.column(self.image)
         if len(cells) and not isinstance(cells[0], str | Path):
-            return _stacked(table, self.image, Picture(self.channels, self.size))
+            return stacked(table, self.image, Picture(self.channels, self.size))
         return [str(self.folder() / str(cell)) for cell in cells]
 
 
@@ -296,7 +296,7 @@ def _every_fifth(table: DataTable, owner: str | None) -> tuple[list[int], list[i
     return train, test
 
 
-def _stacked(table: DataTable, name: str, picture: Picture | None = None) -> Tensor:
+def stacked(table: DataTable, name: str, picture: Picture | None = None) -> Tensor:
     """A column of arrays or images, as one tensor."""
     try:
         parts = [

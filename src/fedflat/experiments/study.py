@@ -34,7 +34,6 @@ from fedflat.experiments.results.results import Result
 from fedflat.experiments.round_end import OnRoundEnd, functions_of
 from fedflat.experiments.run_folder.fingerprint import origin_of
 from fedflat.experiments.run_folder.groups import damaged_groups
-from fedflat.experiments.run_folder.load import load
 from fedflat.experiments.run_folder.model_files import damaged_models, rewrite_models
 from fedflat.experiments.run_folder.plugins_needed import refuse_unmet
 from fedflat.experiments.run_folder.record import read_record, read_rows, same_version
@@ -53,6 +52,7 @@ from fedflat.experiments.run_folder.study_file import (
     new_plan,
     read_plan,
 )
+from fedflat.experiments.run_models import RunModels
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import last_state
 from fedflat.experiments.train import train
@@ -279,7 +279,8 @@ def _finished(
 ) -> Result:
     """The result of a finished run; damaged files of models or groups are written again."""
     record, folder = run_folder.record, run_folder.folder
-    result = replace(Result.read(folder), source=lambda name: load(folder, model=name))
+    module = None if record.experiment.model is not None else exp.model
+    result = replace(Result.read(folder), models=RunModels.in_folder(folder, module))
     identity, end = record.identity, record.end
     assert end is not None
     read_rows(run_folder.folder, "recorded", record)

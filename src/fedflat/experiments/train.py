@@ -39,8 +39,10 @@ from fedflat.experiments.reported_models import ReportedModels, reported_models,
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.round_end import RoundEnd, wants_stop
 from fedflat.experiments.run_folder.jsonl_log import Row
+from fedflat.experiments.run_folder.model_card import ModelCard
 from fedflat.experiments.run_folder.model_files import Named, in_memory
 from fedflat.experiments.run_folder.run_folder import FIRST, RunFolder
+from fedflat.experiments.run_models import RunModels
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState
 from fedflat.server.averaging import AverageState, RunInfo
@@ -140,7 +142,8 @@ def train(
             run_folder.finish(status, final_weights(setup, run))
     center = setup.server.center(run.round, run.models)
     modules = partial(in_memory, job.learner, final_models(setup, run))
-    return Result.of(exp, status, run, run_folder.rows, modules, center)
+    models = RunModels(modules, partial(ModelCard.of_setup, setup))
+    return Result.of(exp, status, run, run_folder.rows, models, center)
 
 
 @dataclass

@@ -99,6 +99,15 @@ def load_plugin(name: str) -> None:
     _NAMED[name] = Named(name)
 
 
+def loaded_module(name: str) -> ModuleType:
+    """The module of a plugin that was loaded by this name."""
+    if name.endswith(".py") or os.sep in name:
+        path = str(Path(name).expanduser().resolve())
+        key = next(key for key, plugin in _FILES.items() if plugin.place == path)
+        return sys.modules[key]
+    return sys.modules[name]
+
+
 def load_same(named: Named) -> None:
     """Load in a worker process the plugin that the main process has loaded."""
     load_plugin(named.text)

@@ -44,7 +44,8 @@ class ClientSampler(SamplerSettings):
             if self.clients > population:
                 raise SettingError(
                     f"{self.clients} clients a round were asked for, but there are only "
-                    f"{population}. Use at most {population}, or split the data into more clients."
+                    f"{population}. Use at most {population} (clients_per_round), or split the "
+                    "data into more clients."
                 )
             return
         if not _is_list(self.cohorts) or not all(map(_is_list, self.cohorts)):

@@ -4,7 +4,7 @@ and simulated seconds to a target."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from importlib import import_module
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     from fedflat.core.flat import Model
     from fedflat.experiments.experiment import Experiment
+    from fedflat.experiments.predictions import Predictions
+    from fedflat.experiments.run_folder.model_card import ModelCard
+    from fedflat.experiments.run_models import RunModels
     from fedflat.experiments.state import RunState
 
 LOSS = Headline("loss", higher_is_better=False)
@@ -62,8 +65,8 @@ class Result:
     ledger: Ledger
     model: Model | None = None
     """The server's model, or the one that stands for all it has."""
-    source: Callable[[str | None], nn.Module] | None = field(default=None, compare=False)
-    """What makes its models modules."""
+    models: RunModels | None = field(default=None, compare=False)
+    """Its models; None if only the numbers were read."""
     headline: Headline = ACCURACY
     """The score it is judged by."""
     attack: str = field(default="", compare=False)
@@ -84,7 +87,7 @@ class Result:
         status: str,
         run: RunState,
         rows: Sequence[Row],
-        source: Callable[[str | None], nn.Module] | None = None,
+        models: RunModels | None = None,
         model: Model | None = None,
     ) -> Result:
         """The result of a run just ended."""
@@ -98,7 +101,7 @@ class Result:
             list(rows),
             run.ledger,
             model,
-            source,
+            models,
             exp.headline,
             repr(exp.attack) if exp.attack else "",
             texts.digest_without_attack,
@@ -115,11 +118,28 @@ class Result:
 
     def module(self, model: str | None = None) -> nn.Module:
         """The model the run reports, or another one by name, as a module in evaluation mode."""
-        if self.source is None:
+        return self._models("load(folder)").module(model)
+
+    def export(self, to: str | Path, *, model: str | None = None, raw: bool = False) -> ModelCard:
+        """Write a model of the run to a file: .safetensors, .pt, .pt2 or .onnx.
+
+        Returns what the file takes and gives. With ``raw`` it normalizes its inputs itself.
+        """
+        return self._models("export(folder, ...)").export(Path(to), model, raw)
+
+    def predict(self, data: Any, *, model: str | None = None) -> Predictions:
+        """Predict examples with a model of the run, with names and confidence.
+
+        ``data`` is a table, an array of inputs, or paths, as in `fedflat.predict`.
+        """
+        return self._models("predict(folder, ...)").predict(data, model)
+
+    def _models(self, instead: str) -> RunModels:
+        if self.models is None:
             raise SettingError(
-                "this result holds no model. Load one from its folder: fedflat.load(folder)."
+                f"this result holds no model. Load one from its folder: fedflat.{instead}."
             )
-        return self.source(model)
+        return self.models
 
     @classmethod
     def from_record(cls, record: RunRecord, rows: Sequence[Row]) -> Result:

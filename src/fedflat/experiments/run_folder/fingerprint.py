@@ -16,11 +16,13 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedflat.data.batch import arguments
-from fedflat.data.examples import AnyExamples, ClientData
+from fedflat.data.examples import AnyExamples, ClientData, Examples
 from fedflat.data.federation import Federation, PartitionedFederation
 from fedflat.data.files.paths import data_place
+from fedflat.data.on_disk import OnDisk
+from fedflat.data.scenes.scenes import Scenes
 from fedflat.errors import RunError
-from fedflat.experiments.run_folder.record import ModelInput, Origin
+from fedflat.experiments.run_folder.record import ModelInput, Origin, Preparation
 from fedflat.experiments.run_folder.signed import sign
 from fedflat.experiments.run_setup import RunSetup
 
@@ -51,7 +53,19 @@ def origin_of(setup: RunSetup) -> Origin:
         clients=setup.fed.population,
         examples=sum(setup.fed.sizes()) if isinstance(setup.fed, PartitionedFederation) else None,
         test_examples=len(setup.fed.test),
+        prepared=preparation_of(setup.fed),
     )
+
+
+def preparation_of(fed: Federation) -> Preparation | None:
+    """How the inputs of test examples are normalized; None if they do not say."""
+    examples = fed.test.examples
+    if isinstance(examples, OnDisk | Scenes) and len(fed.test):
+        examples = examples.raw(torch.tensor([0]))
+    if not isinstance(examples, Examples) or not isinstance(examples.inputs, Tensor):
+        return None
+    scale = tuple(map(float, examples.mean)), tuple(map(float, examples.std))
+    return Preparation(examples.inputs.dtype == torch.uint8, *scale)
 
 
 def check_same_origin(folder: Path, recorded: Origin, now: Origin) -> None:

@@ -57,6 +57,21 @@ class ModelInput:
 
 
 @dataclass(frozen=True)
+class Preparation:
+    """How stored inputs become inputs of the module."""
+
+    bytes: bool
+    """Whether they are bytes, which are divided by 255."""
+    mean: tuple[float, ...] = ()
+    """Subtracted afterwards, one number for each channel or column; empty: nothing."""
+    std: tuple[float, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as a JSON object."""
+        return {"bytes": self.bytes, "mean": list(self.mean), "std": list(self.std)}
+
+
+@dataclass(frozen=True)
 class Origin:
     """What a run was made of besides its texts. None: not recorded."""
 
@@ -87,20 +102,32 @@ class Origin:
     """The training examples of all clients together; None where clients are made on demand."""
     test_examples: int | None = None
     """The examples of the test set."""
+    prepared: Preparation | None = None
+    """How stored inputs become those of the module."""
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Origin:
         """Read the object that `as_json` returns."""
         inputs = (ModelInput(tuple(one["shape"]), one["whole"]) for one in saved.get("inputs", ()))
         shape = tuple(saved.get("shape", ()))
-        return cls(**{**saved, "inputs": tuple(inputs), "shape": shape})
+        found = {**saved, "inputs": tuple(inputs), "shape": shape}
+        if "prepared" in found:
+            kept = found["prepared"]
+            found["prepared"] = Preparation(kept["bytes"], tuple(kept["mean"]), tuple(kept["std"]))
+        return cls(**found)
 
     def as_json(self) -> dict[str, Any]:
         """The same as a JSON object, without what is not recorded."""
         if self == Origin():
             return {}
         inputs = [{"shape": list(one.shape), "whole": one.whole} for one in self.inputs]
-        found = {**vars(self), "shape": list(self.shape), "inputs": inputs}
+        prepared = None if self.prepared is None else self.prepared.as_json()
+        found = {
+            **vars(self),
+            "shape": list(self.shape),
+            "inputs": inputs,
+            "prepared": prepared,
+        }
         return {
             name: value for name, value in found.items() if name == "place" or value is not None
         }

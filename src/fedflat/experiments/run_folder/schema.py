@@ -86,6 +86,7 @@ RUN = {
         "clients?": int,
         "examples?": int,
         "test_examples?": int,
+        "prepared?": {"bytes": bool, "mean": [float], "std": [float]},
     },
     "how": HOW,
     "made": str,
