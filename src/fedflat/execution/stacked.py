@@ -1,26 +1,20 @@
-"""Many clients at once in one process: for small networks, where a step costs more in Python than
-in arithmetic."""
+"""Many clients at once: for small networks, where a step costs more in Python than in arithmetic."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from fedflat.client.stacked_gradients import StackedGradients, footprint, unstackable
-from fedflat.client.stacked_training import run_stack, signature
-from fedflat.client.training import ClientJob, Request, run_client
-from fedflat.core.failures import ClientFailure
-from fedflat.data.examples import ClientData
+from fedflat.client.stacked_gradients import unstackable
+from fedflat.client.training import ClientJob, Request
 from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source, threads
+from fedflat.execution.stacked_pool import StackedPool, stack_capacity
+from fedflat.execution.workers import WorkerPool, open_workers
 from fedflat.kernels.allocator import keep_memory
 from fedflat.registry.specs import TextSpec, register
-
-ROOM = 32 * 2**20
-"""Bytes that the clients of one stack may take; further clients go into another stack."""
 
 
 @register("executor", "stacked")
@@ -30,14 +24,23 @@ class Stacked(TextSpec):
 
     The numbers are those of single clients up to the rounding of another order of summation.
     Clients of unequal sizes are in different stacks, and one that is like no other trains alone:
-    where no two are alike, nothing is gained. ``threads`` work inside each operation, one if None.
+    where no two are alike, nothing is gained.
+
+    threads
+        Number of threads of each operation, one if None.
+    workers
+        Number of processes. With more than one, the cohort is cut into as many consecutive parts
+        of nearly equal size (more parts if one would need too much memory), and each part is
+        stacked in a worker process. The parts depend only on the cohort and on this number.
     """
 
     threads: int | None = None
+    workers: int = 1
 
     def __post_init__(self) -> None:
         if self.threads is not None:
             number("stacked", "threads", self.threads, low=1, high=MOST_PROCESSES, whole=True)
+        number("stacked", "workers", self.workers, low=1, high=MOST_PROCESSES, whole=True)
 
     def refusal(self, job: ClientJob, fed: Federation | None = None) -> str | None:
         """Why this job cannot be done in rows, if so; with the data, its loss is tried too."""
@@ -57,72 +60,70 @@ class Stacked(TextSpec):
                 f"clients cannot train in stacks: {why}. Train them one by one, in this process "
                 "(executor='in-process') or in workers (executor='workers')."
             )
+        if self.workers > 1:
+            with open_workers(job, source, self.workers, self.threads or 1) as pool:
+                yield PartPool(pool, stack_capacity(job))
+            return
         keep_memory()
         with threads(self.threads or 1):
-            yield _StackedPool(
-                job,
-                fed,
-                StackedGradients(job.learner),
-                max(1, ROOM // footprint(job.learner, job.local.batch_size)),
-            )
+            yield StackedPool(job, fed)
 
 
-class _StackedPool(ClientPool):
-    """Groups requests that can share a stack.
+def part_size(cohort: int, workers: int, most: int) -> int:
+    """The number of clients in a part, if ``most`` clients fit into one.
 
-    A group runs as soon as it is full, after the groups that were begun before it; the others run
-    when no more requests come.
+    >>> part_size(100, 2, 1000), part_size(101, 2, 1000), part_size(100, 2, 20), part_size(1, 2, 9)
+    (50, 51, 17, 1)
+    """
+    turns = -(-cohort // (workers * most))
+    return max(1, -(-cohort // (workers * turns))) if turns else 1
+
+
+class PartPool(ClientPool):
+    """Cuts a cohort into parts, each of which a worker process trains as stacks.
+
+    Requests of a part have the same broadcast. Which worker trains a part does not matter.
     """
 
-    def __init__(
-        self, job: ClientJob, fed: Federation, batched: StackedGradients, capacity: int
-    ) -> None:
-        self.job, self.fed, self.batched = job, fed, batched
-        self._capacity = capacity
-        self.begin()
+    def __init__(self, workers: WorkerPool, most: int) -> None:
+        self.workers, self.most = workers, most
+        self.size = self.left = 0
+        self.part: list[Request] = []
 
     @property
     def capacity(self) -> int:
-        return self._capacity
+        """The number of clients that are trained at the same time."""
+        return self.workers.capacity * max(1, self.size)
+
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        """Yield the outcomes of all requests, in their order."""
+        self.left = len(requests)
+        self.size = part_size(self.left, self.workers.capacity, self.most)
+        with threads(1):  # the workers use the cores
+            yield from super().run(requests)
 
     def begin(self) -> None:
-        self.groups: dict[Any, list[tuple[Request, ClientData]]] = {}
-        """Requests that wait, in the order of the first of each group."""
-        self.full: Any = None
-        """The signature of the group that is full."""
-        self.failures: list[PoolOutcome] = []
-
-    def accepts(self, ahead: int) -> bool:
-        return self.full is None
+        """Drop what was submitted before."""
+        self.part = []
+        self.workers.begin()
 
     def submit(self, request: Request) -> None:
-        try:
-            data = self.fed.data(request.client)
-        except Exception as error:
-            self.failures.append(ClientFailure.by(error, request.client, request.id))
-            return
-        mine = signature(self.job, request, data)
-        group = self.groups.setdefault(mine, [])
-        group.append((request, data))
-        if len(group) == self.capacity:
-            self.full = mine
+        """Take a request; a full part goes to a worker."""
+        if self.part and self.part[0].broadcast is not request.broadcast:
+            self._send_part()
+        self.part.append(request)
+        self.left -= 1
+        if len(self.part) >= self.size or self.left <= 0:
+            self._send_part()
 
     def collect(self) -> Sequence[PoolOutcome]:
-        """Run the first group; what is full is run before more requests are taken."""
-        if self.failures or not self.groups:
-            failures, self.failures = self.failures, []
-            return failures
-        first = next(iter(self.groups))
-        if first == self.full:
-            self.full = None
-        return self._run_group(self.groups.pop(first))
+        """Wait for a part."""
+        return self.workers.collect()
 
-    def _run_group(self, alike: list[tuple[Request, ClientData]]) -> Sequence[PoolOutcome]:
-        """Those who train together fail together."""
-        requests, data = zip(*alike, strict=True)
-        try:
-            if len(alike) == 1:
-                return [run_client(self.job, *alike[0])]
-            return [run_stack(self.job, self.batched, requests, data)]
-        except Exception as error:
-            return [ClientFailure.by(error, request.client, request.id) for request in requests]
+    def recover(self) -> None:
+        """Replace workers that died."""
+        self.workers.recover()
+
+    def _send_part(self) -> None:
+        self.workers.submit_part(tuple(self.part))
+        self.part = []

@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import threading
 import traceback
+from collections.abc import Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 
 import torch
@@ -14,12 +16,16 @@ from fedflat.client.training import ClientJob, Request
 from fedflat.core.failures import ClientFailure
 from fedflat.core.messages import Broadcast
 from fedflat.data.federation import Federation
-from fedflat.execution.client_pool import run_or_fail
+from fedflat.execution.client_pool import PoolOutcome, run_or_fail
 from fedflat.execution.main_module import importing
 from fedflat.execution.pickling import dumps, loads
 from fedflat.execution.profiling.worker_samples import sampled
+from fedflat.execution.stacked_pool import StackedPool
 from fedflat.kernels.allocator import keep_memory
 from fedflat.registry.plugins import load_same
+
+TRACE = "Traceback (most recent call last)"
+"""How the traceback in a note begins."""
 
 
 def work(line: Connection, samples: Connection | None) -> None:
@@ -63,22 +69,39 @@ def _die_with_parent() -> None:
 
 
 def _serve(line: Connection, job: ClientJob, fed: Federation) -> None:
+    stacks: StackedPool | None = None
     while True:
         message = loads(line.recv_bytes())
         if isinstance(message, Broadcast):
             broadcast = message
             continue
-        client, state, id = message
-        outcome = run_or_fail(job, Request(client, broadcast, state, id), fed.data)
-        answer(line, outcome.error if isinstance(outcome, ClientFailure) else outcome)
+        part = [Request(client, broadcast, state, id) for client, state, id in message]
+        if len(part) == 1:
+            outcomes: Sequence[PoolOutcome] = [run_or_fail(job, part[0], fed.data)]
+        else:
+            stacks = stacks or StackedPool(job, fed)
+            outcomes = list(stacks.run(part))
+        answer(line, [_sendable(outcome) for outcome in outcomes])
+
+
+def _sendable(outcome: PoolOutcome) -> PoolOutcome:
+    """The outcome; the error of a failure with its traceback as a note."""
+    if not isinstance(outcome, ClientFailure) or outcome.error is None:
+        return outcome
+    return replace(outcome, error=noted(outcome.error))
 
 
 def answer(line: Connection, outcome: object) -> None:
-    """Send an outcome; an exception with its traceback as a note."""
-    if isinstance(outcome, Exception):
-        outcome.add_note("".join(traceback.format_exception(outcome)))
-        outcome = portable(outcome)
-    line.send_bytes(dumps(outcome))
+    """Send an outcome, or an exception."""
+    line.send_bytes(dumps(noted(outcome) if isinstance(outcome, Exception) else outcome))
+
+
+def noted(error: Exception) -> Exception:
+    """The error with its traceback as a note, or one like it that can be sent."""
+    trace = "".join(traceback.format_exception(error))
+    if not hasattr(error, "__notes__") or TRACE not in error.__notes__[-1]:
+        error.add_note(trace)
+    return portable(error)
 
 
 def portable(error: Exception) -> Exception:

@@ -29,6 +29,9 @@ from fedflat.kernels.allocator import huge_pages, keep_memory
 from fedflat.registry.plugins import Named, named_plugins
 from fedflat.registry.specs import TextSpec, register
 
+Part = tuple[Request, ...]
+"""Requests with the same broadcast that one worker answers together."""
+
 
 def cores() -> int:
     """The number of cores that this process may use."""
@@ -58,20 +61,29 @@ class Workers(TextSpec):
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
         """Start the processes; end them in any case."""
-        order = pickle_job(job, source)
-        if isinstance(order, str):
-            raise SettingError(
-                f"the run cannot be sent to worker processes: {order}. Models, losses and data "
-                "given in Python must be defined at the top level of a module that they can "
-                f"import. {REMEDY}"
-            )
-        pool = _WorkerPool(order, self.workers, self.threads)
-        try:
-            keep_memory()
-            pool.fill()
+        with open_workers(job, source, self.workers, self.threads) as pool:
             yield pool
-        finally:
-            pool.close()
+
+
+@contextmanager
+def open_workers(
+    job: ClientJob, source: Source, workers: int, threads: int
+) -> Iterator[WorkerPool]:
+    """Start worker processes for a job; end them in any case."""
+    order = pickle_job(job, source)
+    if isinstance(order, str):
+        raise SettingError(
+            f"the run cannot be sent to worker processes: {order}. Models, losses and data given "
+            "in Python must be defined at the top level of a module that they can import. "
+            f"{REMEDY}"
+        )
+    pool = WorkerPool(order, workers, threads)
+    try:
+        keep_memory()
+        pool.fill()
+        yield pool
+    finally:
+        pool.close()
 
 
 @dataclass(frozen=True)
@@ -107,10 +119,11 @@ def _deaf_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class _WorkerPool(RemoteClientPool):
-    """Processes, each of which works on one request; requests beyond these wait here.
+class WorkerPool(RemoteClientPool):
+    """Processes, each of which works on one part; parts beyond these wait here.
 
-    A worker that dies fails its request. It is replaced when the run goes on without that client
+    A part is one request, or several that a worker trains as stacks (`submit_part`). A worker that
+    dies fails its requests. It is replaced when the run goes on without that client
     and requests wait: a run that fails does not wait for a new process.
     """
 
@@ -119,11 +132,11 @@ class _WorkerPool(RemoteClientPool):
         self.context = multiprocessing.get_context("spawn")
         self.samples = WorkerSamples(self.context)
         self.workers: dict[Connection, SpawnProcess] = {}
-        self.busy: dict[Connection, tuple[int, Request]] = {}
+        self.busy: dict[Connection, tuple[int, Part]] = {}
         """Who works on what, and the number of its exchange."""
         self.exchanges = 0
         self.idle: list[Connection] = []
-        self.queue: deque[Request] = deque()
+        self.queue: deque[Part] = deque()
         self.replaces = False
         """Whether workers that died are replaced if requests wait."""
         self.sent: dict[Connection, Broadcast] = {}
@@ -175,25 +188,29 @@ class _WorkerPool(RemoteClientPool):
         self.fill()
 
     def submit(self, request: Request) -> None:
-        self.queue.append(request)
+        self.submit_part((request,))
+
+    def submit_part(self, part: Part) -> None:
+        """Take requests that one worker answers together."""
+        self.queue.append(part)
         self._start()
 
     def collect(self) -> Sequence[PoolOutcome]:
-        came: list[tuple[Request, bytes | WorkerDied]] = []
+        came: list[tuple[Part, bytes | WorkerDied]] = []
         while not came and (self.busy or self.queue):
             if not self.busy:
                 self.recover()
             for ready in wait(list(self.busy)):
                 assert isinstance(ready, Connection)
-                (exchange, request), answer = self.busy.pop(ready), self._answer(ready)
+                (exchange, part), answer = self.busy.pop(ready), self._answer(ready)
                 if ready in self.workers:
                     self.idle.append(ready)
                 elif exchange != self.exchanges:
                     self.replaces = True
                 self._start()  # before its answer is decoded
                 if exchange == self.exchanges:
-                    came.append((request, answer))
-        return [_outcome(*one) for one in came]
+                    came.append((part, answer))
+        return [outcome for one in came for outcome in _outcomes(*one)]
 
     def recover(self) -> None:
         self.replaces = True
@@ -207,14 +224,14 @@ class _WorkerPool(RemoteClientPool):
         while self.idle and self.queue:
             self._hand(self.queue.popleft())
 
-    def _hand(self, request: Request) -> None:
-        """Give a request to a worker that is idle."""
-        line = self.idle.pop()
-        self.busy[line] = self.exchanges, request
-        if self.sent.get(line) is not request.broadcast:
-            self.sent[line] = request.broadcast
-            _send(line, dumps(request.broadcast))
-        _send(line, dumps((request.client, request.state, request.id)))
+    def _hand(self, part: Part) -> None:
+        """Give a part to a worker that is idle."""
+        line, broadcast = self.idle.pop(), part[0].broadcast
+        self.busy[line] = self.exchanges, part
+        if self.sent.get(line) is not broadcast:
+            self.sent[line] = broadcast
+            _send(line, dumps(broadcast))
+        _send(line, dumps([(request.client, request.state, request.id) for request in part]))
 
     def _answer(self, line: Connection) -> bytes | WorkerDied:
         """What a worker answers, or why it died; a dead worker is removed."""
@@ -234,11 +251,14 @@ def _send(line: Connection, *messages: bytes) -> None:
             line.send_bytes(message)
 
 
-def _outcome(request: Request, answer: bytes | WorkerDied) -> PoolOutcome:
+def _outcomes(part: Part, answer: bytes | WorkerDied) -> Sequence[PoolOutcome]:
     if isinstance(answer, WorkerDied):
-        return ClientFailure(request.client, request.id, CRASHED, answer.reason, answer)
+        return [
+            ClientFailure(request.client, request.id, CRASHED, answer.reason, answer)
+            for request in part
+        ]
     try:
-        outcome: PoolOutcome = opened(answer)
+        outcomes: Sequence[PoolOutcome] = opened(answer)
     except Exception as error:
-        return ClientFailure.by(error, request.client, request.id)
-    return outcome
+        return [ClientFailure.by(error, request.client, request.id) for request in part]
+    return outcomes

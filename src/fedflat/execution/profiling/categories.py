@@ -31,7 +31,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "fedflat.client.stacked_training:Stack._batch",
     ),
     "messages": (
-        "fedflat.execution.workers:_WorkerPool._hand",
+        "fedflat.execution.workers:WorkerPool._hand",
         "fedflat.execution.pickling",
         "fedflat.execution.worker:answer",
     ),
@@ -49,7 +49,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "fedflat.execution.client_states",
         "fedflat.execution.spill",
     ),
-    "waiting": ("fedflat.execution.workers:_WorkerPool.collect", "fedflat.execution.worker:_serve"),
+    "waiting": ("fedflat.execution.workers:WorkerPool.collect", "fedflat.execution.worker:_serve"),
     START: (
         "fedflat.execution.in_process:InProcess.open",
         "fedflat.execution.workers:Workers.open",
