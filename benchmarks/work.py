@@ -41,6 +41,7 @@ EXECUTORS: dict[str, Executor] = {
     "one-thread": InProcess(1),
     "workers": Workers(2),
     "stacked": Stacked(),
+    "stacked-parts": Stacked(1, 2),
 }
 RHO = 0.05
 TRACED = 40
@@ -135,7 +136,7 @@ def ours(setup: RunSetup, workload: Workload, executor: str, budget: int | None)
         repr(EXECUTORS[executor]),
         "fedflat",
         "torch",
-        warm_up=TRACED if executor == "stacked" else WARM_UP,
+        warm_up=TRACED if executor.startswith("stacked") else WARM_UP,
     )
     before, last = 0, 0.0
 

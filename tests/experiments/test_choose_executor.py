@@ -31,6 +31,7 @@ MANY = 10**9
 """Visits that nobody wants to make one by one."""
 SMALL = RunLoad(MANY, 10, 0.002, small=True, stackable=True, unsendable=None)
 LARGE = RunLoad(MANY, 3, 1.0, small=False, stackable=False, unsendable=None)
+PARTS = Stacked(1, cores())
 SHARED = Workers(min(cores(), 3)) if cores() > 1 else InProcess(torch.get_num_threads())
 
 
@@ -48,6 +49,9 @@ def load(**more: Any) -> RunLoad:
         ([SMALL, replace(SMALL, cohort=1)], Stacked(1), "in one stack"),
         ([SMALL, replace(SMALL, stackable=False)], InProcess(1), "too short to be sent elsewhere"),
         ([replace(SMALL, device="cuda")], Stacked(1), "in one stack"),
+        ([replace(SMALL, cohort=1000)], PARTS, f"in stacks, in {cores()} processes"),
+        ([replace(SMALL, cohort=1000, visits=10_000)], Stacked(1), "in one stack"),
+        ([replace(SMALL, cohort=1000, unsendable="it is mine")], Stacked(1), "in one stack"),
         ([replace(LARGE, device="cuda:0")], InProcess(torch.get_num_threads()), "on the device"),
         ([LARGE], SHARED, "a request is estimated at 1.0 s"),
         ([LARGE, replace(LARGE, cohort=1)], SHARED, "a request is estimated at 1.0 s"),
@@ -222,9 +226,10 @@ def test_what_was_chosen_is_made_again() -> None:
 
 def test_workers_do_not_go_with_another_executor() -> None:
     with pytest.raises(
-        SettingError, match=r"the executor 'stacked' has no workers. Remove --workers or --executor"
+        SettingError,
+        match=r"the executor 'in-process' has no workers. Remove --workers or --executor",
     ):
-        ExecutionConfig(executor="stacked", workers=2)
+        ExecutionConfig(executor="in-process", workers=2)
 
 
 def test_an_executor_that_is_not_there() -> None:

@@ -26,7 +26,7 @@ from fedflat.core.flat import GradFn
 from fedflat.core.messages import Broadcast, ReplyBatch
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import FedflatError, NotFinite, SettingError
-from fedflat.execution import stacked
+from fedflat.execution import stacked_pool
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
@@ -161,7 +161,7 @@ def test_any_sizes_any_local_work_any_room(
     )
     room = most * batched.footprint(prepare(exp).job.learner, local.batch_size)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stacked, "ROOM", room)
+        patch.setattr(stacked_pool, "ROOM", room)
         same_run(exp, CLOSE["float64"])
 
 
@@ -195,9 +195,9 @@ def test_equal_clients_share_a_stack_as_long_as_there_is_room(
 ) -> None:
     exp = four_of_five("fedavg()", local=LocalTraining(batch_size=4))
     assert crew_visits(exp) == [([0, 1, 3], 3), ([2, 4], 2)]
-    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(prepare(exp).job.learner, 4))
+    monkeypatch.setattr(stacked_pool, "ROOM", 2 * batched.footprint(prepare(exp).job.learner, 4))
     assert crew_visits(exp) == [([0, 1], 3), ([2, 4], 2), ([3], 3)]
-    monkeypatch.setattr(stacked, "ROOM", 1)
+    monkeypatch.setattr(stacked_pool, "ROOM", 1)
     assert [clients for clients, _ in crew_visits(exp)] == [[0], [1], [2], [3], [4]]
 
 
@@ -205,7 +205,7 @@ def test_stacks_come_in_the_order_of_their_first_letters(monkeypatch: pytest.Mon
     """One that is full waits for no other to fill, but whoever was asked before it is visited
     before it."""
     exp = four_of_five("fedavg()", local=LocalTraining(batch_size=4))
-    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(prepare(exp).job.learner, 4))
+    monkeypatch.setattr(stacked_pool, "ROOM", 2 * batched.footprint(prepare(exp).job.learner, 4))
     assert [clients for clients, _ in crew_visits(exp, [0, 2, 4, 1, 3])] == [[0], [2, 4], [1, 3]]
     assert [clients for clients, _ in crew_visits(exp, [2, 3, 1, 4, 0])] == [[2], [3, 1], [4], [0]]
 

@@ -63,22 +63,17 @@ def signature(job: ClientJob, request: Request, data: ClientData) -> Any:
     """Return a key: clients with equal keys can share a stack."""
     if not request.broadcast.instruction.stackable:
         return id(request.broadcast), request.client
+    epoch_size = job.learner.task.epoch_size(data)
+    same = id(request.broadcast), len(data), epoch_size
+    if not request.state and job.local.orders is None:  # the most common case
+        return same
     shapes = frozenset(
         (k, n, t.shape, t.dtype) for k, named in request.state.items() for n, t in named.items()
     )
-    given = job.local.orders is not None
-    epoch_size = job.learner.task.epoch_size(data)
-    lengths = (
-        [
-            len(b)
-            for b in job.local.batches(
-                job.seed, request.broadcast.round, request.client, epoch_size
-            )
-        ]
-        if given
-        else []
-    )
-    return id(request.broadcast), len(data), epoch_size, shapes, *lengths
+    if job.local.orders is None:
+        return *same, shapes
+    batches = job.local.batches(job.seed, request.broadcast.round, request.client, epoch_size)
+    return *same, shapes, *map(len, batches)
 
 
 def run_stack(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Protocol, TypeVar, overload
 
@@ -82,7 +82,7 @@ class RequestBatch(Sequence[Request]):
         """The request to one client, with the state of its own pieces."""
         state = self.clients.state(client)
         own = state and {k: kept for k, kept in state.items() if not k.startswith(AVERAGE)}
-        return Request(client, self.broadcast_to(client), own, self.id(client))
+        return Request(client, self.broadcast_to(client), own, self._ids[client])
 
     def broadcast_to(self, client: int) -> Broadcast:
         """The broadcast to one client, with the model if this client lacks it."""
@@ -95,6 +95,10 @@ class RequestBatch(Sequence[Request]):
         again = f"/{broadcast.repetition}" if broadcast.repetition else ""
         return f"{broadcast.round}/{self.exchange}/{client}{again}"
 
+    @cached_property
+    def _ids(self) -> dict[int, str]:
+        return {client: self.id(client) for client in self.cohort}
+
     def failures(self, unanswered: Unanswered) -> Iterator[ClientFailure]:
         """Failures of the clients that are known not to answer."""
         for client, broadcast in self.broadcasts.items() if unanswered else ():
@@ -105,7 +109,7 @@ class RequestBatch(Sequence[Request]):
     @property
     def ids(self) -> dict[str, int]:
         """The client of each request, by id."""
-        return {self.id(client): client for client in self.cohort}
+        return {id: client for client, id in self._ids.items()}
 
 
 @dataclass
