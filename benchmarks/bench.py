@@ -209,13 +209,16 @@ def small_networks(bench: Bench) -> list[Figure]:
         "L1": [bench.start("w3", "bare", bench.threads)],
         "one": [bench.start("w3", "bare", 1)],
     }
-    teams |= {name: [bench.start("w3", name)] for name in ("stacked", "in-process")}
+    teams |= {
+        name: [bench.start("w3", name)] for name in ("stacked", "stacked-parts", "in-process")
+    }
     with _ended(*teams.values()):
         speeds = bench.race(teams)
     return [
         Figure("w3: L1", speeds["L1"], unit=" samples/s"),
         Figure("w3: stacked to L1", ratios(speeds, "stacked", "L1"), 12),
         Figure("w3: stacked to the bare loop with one thread", ratios(speeds, "stacked", "one")),
+        Figure("w3: stacked in two processes to L1", ratios(speeds, "stacked-parts", "L1")),
         Figure(
             "w3: in process to the bare loop with one thread", ratios(speeds, "in-process", "one")
         ),
