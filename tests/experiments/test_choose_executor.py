@@ -31,8 +31,6 @@ MANY = 10**9
 """Visits that nobody wants to make one by one."""
 SMALL = RunLoad(MANY, 10, 0.002, small=True, stackable=True, unsendable=None)
 LARGE = RunLoad(MANY, 3, 1.0, small=False, stackable=False, unsendable=None)
-SPREAD = min(cores(), 31)
-PARTS = Stacked(1, SPREAD) if SPREAD > 1 else Stacked(1)
 SHARED = Workers(min(cores(), 3)) if cores() > 1 else InProcess(torch.get_num_threads())
 
 
@@ -50,9 +48,6 @@ def load(**more: Any) -> RunLoad:
         ([SMALL, replace(SMALL, cohort=1)], Stacked(1), "in one stack"),
         ([SMALL, replace(SMALL, stackable=False)], InProcess(1), "too short to be sent elsewhere"),
         ([replace(SMALL, device="cuda")], Stacked(1), "in one stack"),
-        ([replace(SMALL, cohort=1000)], PARTS, "most of it not arithmetic"),
-        ([replace(SMALL, cohort=1000, requests=10_000)], Stacked(1), "in one stack"),
-        ([replace(SMALL, cohort=1000, unsendable="it is mine")], Stacked(1), "in one stack"),
         ([replace(LARGE, device="cuda:0")], InProcess(torch.get_num_threads()), "on the device"),
         ([LARGE], SHARED, "a request is estimated at 1.0 s"),
         ([LARGE, replace(LARGE, cohort=1)], SHARED, "a request is estimated at 1.0 s"),

@@ -26,11 +26,6 @@ WORTH = 6.0
 """Seconds of client work below which starting processes or tracing a network does not pay."""
 LONG = 0.05
 """Seconds per request below which sending it to another process costs more than it saves."""
-SPREAD = 300.0
-"""Seconds of client work, one client at a time, from which stacks are spread over processes: processes
-start in seconds, and a stack is more than ten times as fast as single clients."""
-PART = 32
-"""Clients of a stack from which another process pays."""
 MANY = 8
 """Clients at once from which a stack of them pays."""
 LOOKED_AT = 10
@@ -78,9 +73,7 @@ class RunLoad:
         return replace(
             bare,
             stackable=fits and Stacked().refusal(job, setup.fed) is None,
-            unsendable=_unsendable(setup)
-            if bare.seconds >= LONG or (fits and bare.run >= SPREAD)
-            else None,
+            unsendable=_unsendable(setup) if bare.seconds >= LONG else None,
         )
 
     @property
@@ -122,12 +115,7 @@ def choose(loads: Sequence[RunLoad]) -> tuple[Executor, str]:
     if run < WORTH:
         return InProcess(1), f"one client at a time: {each}, a whole run at {_span(run)}"
     if all(load.stackable for load in loads):
-        workers = min(cores(), cohort // PART) if _spreads(loads) else 1
-        if workers < 2:
-            what = "all clients of a round in one stack"
-            return Stacked(1), f"{what}: {each}, most of it not arithmetic"
-        what = f"the clients of a round in stacks, in {workers} processes"
-        return Stacked(1, workers), f"{what}: {each}, most of it not arithmetic"
+        return Stacked(1), f"all clients of a round in one stack: {each}, most of it not arithmetic"
     if any(load.device.partition(":")[0] != "cpu" for load in loads):
         return _here(loads), "one client at a time on the device"
     if request < LONG:
@@ -139,13 +127,6 @@ def choose(loads: Sequence[RunLoad]) -> tuple[Executor, str]:
         if load.unsendable is not None:
             return _here(loads), f"one client at a time: {each}, but {load.unsendable}"
     return Workers(workers), f"{workers} clients at a time, each in a process of its own: {each}"
-
-
-def _spreads(loads: Sequence[RunLoad]) -> bool:
-    """Whether stacks of these runs are worth several processes, and can be sent there."""
-    return all(
-        load.run >= SPREAD and load.device == "cpu" and load.unsendable is None for load in loads
-    )
 
 
 def _here(loads: Sequence[RunLoad]) -> InProcess:

@@ -112,14 +112,14 @@ def train(
         evaluator = open_evaluator(setup, reported, pool)
         run = resumed or initial_state(setup, first, clients, evaluator)
         server = open_server(setup, open_exchanges(setup, pool), observers)
-        evaluated = [exp.evaluate.due(t + 1, end, exp.rounds) for t in range(end)]
         ending = EarlyEnd(setup, open_selection(setup), on_round_end)
         clock, stops = Stopwatch(run), EARLY in run.averages
         try:
             for t in range(run.round, run.round if stops else end):
-                outcome = server.train_round(run, t, evaluates=evaluated[t])
+                evaluates = exp.evaluate.due(t + 1, end, exp.rounds)
+                outcome = server.train_round(run, t, evaluates=evaluates)
                 update_averages(reported, run, outcome)
-                row = evaluate_round(evaluator, run, outcome, evaluates=evaluated[t])
+                row = evaluate_round(evaluator, run, outcome, evaluates=evaluates)
                 if ending.watches:
                     row, stops = ending.after(evaluator, run, outcome, row, run_folder.rows)
                 commit(server, run, outcome, row, run_folder)
@@ -219,8 +219,9 @@ class FederatedServer:
     models: ServerModels
     pieces: Sequence[ServerPiece]
     exchanges: Exchanges
-    lr: Sequence[float]
-    """The local learning rate of each round."""
+    lr: Callable[[int], float]
+    """The local learning rate of a round."""
+    rounds: int
     instruction: Instruction
     """What a round asks of its clients."""
     callbacks: Sequence[RunCallback] = ()
@@ -248,7 +249,7 @@ class FederatedServer:
         """Make the next step of a slot; ``send`` sends its broadcasts to clients."""
         model, t = run.models[slot], run.round
         broadcast = Broadcast(
-            t, model.params, model.buffers, self.lr[t], instruction=self.instruction
+            t, model.params, model.buffers, self.lr(t), instruction=self.instruction
         )
         descriptions = self.models.population.descriptions
         return server_step(
@@ -266,7 +267,7 @@ class FederatedServer:
         self, states: Mapping[str, ServerState], models: Mapping[str, Model], completed: int
     ) -> dict[str, ServerState]:
         """The state of the server's pieces after so many rounds, by slot."""
-        return server_state_after(self.pieces, states, models, completed, len(self.lr))
+        return server_state_after(self.pieces, states, models, completed, self.rounds)
 
 
 def open_server(
@@ -278,7 +279,8 @@ def open_server(
         setup.server,
         exp.server_pieces(),
         exchanges,
-        [exp.lr(t) for t in range(exp.rounds)],
+        exp.lr,
+        exp.rounds,
         exp.instruction,
         callbacks,
         setup.server_data,
