@@ -44,11 +44,43 @@ def test_what_is_recorded_is_that_of_the_model(tmp_path: Path) -> None:
     assert [row["round"] for row in rows if "domain_graph" in row] == [1, 2, 3]
 
 
+def test_domains_of_clients_are_compared_with_those_of_their_held_out_images(
+    tmp_path: Path,
+) -> None:
+    on = "transformed(digits(iid(), clients=6, split=0.8, pool=True), ink=2)"
+    method = "fedcg(domains=2, labels='kmeans', epochs=30)"
+    metrics = "domain_purity, domain_information, domain_shares"
+    out = tmp_path / "run"
+    ff.run(
+        method,
+        on=on,
+        model="mlp([8])",
+        rounds=1,
+        clients_per_round=3,
+        record=metrics,
+        out=out,
+        executor="in-process",
+    )
+    row = json.loads((out / "recorded.jsonl").read_text().splitlines()[-1])
+    fed = parse(on, "data set").open(0)
+    assert fed.held_out is not None
+    assert fed.test.domains is not None
+    sizes = [len(part) for part in fed.held_out]
+    firsts = [sum(sizes[:client]) for client in range(6)]
+    known = [fed.test.domains.each[first] for first in firsts]
+    white = sum(size for size, one in zip(sizes, known, strict=True) if one == known[0])
+    shares = sorted([white / sum(sizes), 1 - white / sum(sizes)])
+    # Models trained on white paper and on black paper are far apart: two clear clusters.
+    assert row["domain_purity"] == 1
+    assert row["domain_information"] == pytest.approx(1)
+    assert sorted(row["domain_shares"]) == pytest.approx(shares)
+
+
 @pytest.mark.parametrize(
     ("method", "on", "metric", "message"),
     [
         ("fedavg()", ON, "domain_graph", "methods with branches"),
-        ("fedcg(domains=2, labels='oracle')", ON, "domain_shares", "has none"),
+        ("fedcg(domains=2, labels='oracle')", ON, "domain_shares", "is given the known ones"),
         ("fedcg(domains=2)", "digits(clients=6)", "domain_purity", "one domain or none"),
         ("fedcg(domains=2, agnostic=False)", ON, "branch_weight", "is learnt by"),
     ],

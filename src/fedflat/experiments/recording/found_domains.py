@@ -1,8 +1,8 @@
-"""The domains that a method with a domain classifier finds, and their graph (FedCG).
+"""The domains that FedCG finds, and their graph.
 
-Measured whenever the model is evaluated. Found domains are the student's most probable ones of the
-images of the main test set. Purity and mutual information compare them with the known domains of
-the data.
+Measured whenever the model is evaluated. Found domains are those of the images of the main test
+set: the student's most probable ones, or with k-means that of the client which holds the image out.
+Purity and mutual information compare them with the known domains of the data.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from fedflat.client.piece import eval_model_piece
 from fedflat.data.domain_match import mutual_information, purity
+from fedflat.data.federation import owners_of_tests
 from fedflat.errors import SettingError
 from fedflat.experiments.callbacks import Seen
 from fedflat.experiments.recording.recorder import Metric, RoundView
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.models.domain_branches import ADJACENCY, STUDENT
+from fedflat.models.domain_models import DOMAIN
 from fedflat.registry.specs import register
 from fedflat.server.piece import StepResult
 
@@ -25,16 +28,31 @@ CHUNK = 256
 
 
 def found_domains(s: RoundView, new: StepResult) -> list[int]:
-    """The student's domain of each image of the main test set, computed once per round."""
+    """The found domain of each image of the main test set, computed once per round."""
     if "found domains" not in s.scratch:
-        learner, data = s.setup.job.learner, s.setup.fed.test
-        learner.load(new.model)
-        student = learner.flat.module.eval().get_submodule(STUDENT)
-        chunks = torch.arange(len(data)).split(CHUNK)
-        with torch.no_grad():
-            found = [student(data.batch(chunk, learner.dtype).inputs).argmax(1) for chunk in chunks]
-        s.scratch["found domains"] = torch.cat(found).tolist()
+        by_client = hasattr(s.setup.job.learner.flat.module, DOMAIN)
+        s.scratch["found domains"] = _of_clients(s.setup) if by_client else _of_student(s, new)
     return list(s.scratch["found domains"])
+
+
+def _of_student(s: RoundView, new: StepResult) -> list[int]:
+    learner, data = s.setup.job.learner, s.setup.fed.test
+    learner.load(new.model)
+    student = learner.flat.module.eval().get_submodule(STUDENT)
+    chunks = torch.arange(len(data)).split(CHUNK)
+    with torch.no_grad():
+        found = [student(data.batch(chunk, learner.dtype).inputs).argmax(1) for chunk in chunks]
+    domains: list[int] = torch.cat(found).tolist()
+    return domains
+
+
+def _of_clients(setup: RunSetup) -> list[int]:
+    piece, owners = eval_model_piece(setup.job.pieces), owners_of_tests(setup.fed)
+    assert piece is not None
+    assert owners is not None
+    states = piece.states_from_shared(setup.job.shared[piece.key])
+    assert states is not None
+    return [int(states[client]["domain"]) for client in owners.tolist()]
 
 
 def _network(metric: Metric, setup: RunSetup) -> nn.Module:
@@ -47,23 +65,26 @@ def _network(metric: Metric, setup: RunSetup) -> nn.Module:
     return module
 
 
-class _OfTheStudent(Metric):
+class _OfFoundDomains(Metric):
     """Base class of metrics of found domains."""
 
     def check(self, setup: RunSetup) -> None:
-        """The method must have a classifier of domains."""
-        if not hasattr(_network(self, setup), STUDENT):
+        """The method must find domains."""
+        network = _network(self, setup)
+        if not hasattr(network, STUDENT) and not hasattr(network, DOMAIN):
             raise SettingError(
-                f"record: {self.key} looks at the domains that a classifier finds, and "
-                f"{setup.exp.method} has none. Remove it from --record."
+                f"record: {self.key} looks at found domains, and {setup.exp.method} is given the "
+                "known ones. Remove it from --record."
             )
 
     def cost(self, setup: RunSetup) -> str:
-        """A forward pass of the student."""
+        """A forward pass of the student, if there is one."""
+        if not hasattr(setup.job.learner.flat.module, STUDENT):
+            return "nothing"
         return "one forward pass of the domain classifier over the test set every evaluation"
 
 
-class _Match(_OfTheStudent):
+class _Match(_OfFoundDomains):
     """Base class of comparisons with known domains."""
 
     def check(self, setup: RunSetup) -> None:
@@ -112,11 +133,14 @@ class DomainInformation(_Match):
 
 @register("metric", "domain_shares")
 @dataclass(frozen=True, repr=False)
-class DomainShares(_OfTheStudent):
+class DomainShares(_OfFoundDomains):
     """Share of the test images of each found domain."""
 
     title = "Test images of each found domain"
-    note = "Share of the test images for which the student finds each domain most probable."
+    note = (
+        "Share of the test images of each domain: the most probable one for the student, or that of "
+        "the client with k-means."
+    )
     entries = "domain"
     unit = "%"
 
