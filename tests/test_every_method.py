@@ -154,6 +154,7 @@ TOGETHER = [
     "fedcg(domains=2) + scaffold()",
     "fedcg(domains=2) + fedadam(lr=0.05) + prox(mu=0.1)",
     "feddyn(alpha=0.1, by_size=True) + all_clients()",
+    "feddyn(alpha=0.1, penalty='distance') + sam(rho=0.05)",
     "adabest(beta=0.5, mu=0.1, mu_mode='per_sample') + active_clients()",
     "fedspeed(rho=0.1, lam=10.0) + all_clients()",
     "fedbn() + all_clients() + active_clients()",

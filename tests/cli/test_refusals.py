@@ -52,7 +52,7 @@ METHODS = [
     ),
     (
         "feddyn(alfa=0.1)",
-        "feddyn() has no argument 'alfa'. Did you mean 'alpha'? It takes: alpha, by_size.",
+        "feddyn() has no argument 'alfa'. Did you mean 'alpha'? It takes: alpha, by_size, penalty.",
     ),
     ("fedsam(rho=-0.1)", "rho must be a number of at least 0, found -0.1"),
     ("feddyn(alpha=-1)", "alpha must be a number above 0, found -1"),

@@ -16,6 +16,9 @@ proximal term stay at ``w``.
 N_k`` in lines 1 and 2, and line 5 becomes ``w^{t+1} = wbar + mean over all K of h_k``, ``h_k =
 -sigma_k / alpha_k``.
 
+``squared=False`` is FL-SAM, where the penalty ``alpha/2 ||w - w^t||`` is not squared: in line 1
+``w - w^t`` becomes ``(w - w^t) / (2 ||w - w^t||)``, and 0 where ``w = w^t``.
+
 ``alpha`` may be a function of the round: every line takes the value of round t.
 
 Three models may be evaluated: the server's, ``active`` (wbar) and ``all``, the mean over all K of
@@ -38,6 +41,7 @@ def run(
     alpha: float | Callable[[int], float],
     rho_l: float = 0.0,
     scaled: bool = False,
+    squared: bool = True,
 ) -> Trace:
     """Trace: server, active, all, sigma, sigma_k (round, client), local."""
     K = problem.clients
@@ -60,7 +64,10 @@ def run(
                 if rho_l:
                     eps = rho_l * g / (np.linalg.norm(g) + 1e-12)
                     g = problem.gradient(k, w + eps, batch)
-                u = g - sigma_k[k] + alphas[k] * (w - w_server)  # 1
+                pull = w - w_server
+                if not squared:
+                    pull = pull / (2 * max(np.sqrt(pull @ pull), 1e-12))
+                u = g - sigma_k[k] + alphas[k] * pull  # 1
                 w, m = local_step(w, m, u, plan.lr[t], plan)
             local[k] = last[k] = w
             sigma_k[k] = sigma_k[k] - alphas[k] * (w - w_server)  # 2

@@ -181,6 +181,15 @@ def test_feddyn_by_size(some: tuple[Problem, Plan], executor: Executor) -> None:
     assert np.abs(trace.server[-1] - feddyn.run(*some, alpha=0.2).server[-1]).max() > 1e-4
 
 
+@pytest.mark.parametrize("executor", [InProcess(), Stacked()], ids=["one by one", "stacked"])
+def test_feddyn_with_a_distance(some: tuple[Problem, Plan], executor: Executor) -> None:
+    trace = feddyn.run(*some, alpha=0.2, squared=False)
+    text = "feddyn(alpha=0.2, penalty='distance')"
+    run_folder = agree(text, trace, some, executor=executor)
+    same(memory(run_folder, some[0])[1], trace.sigma_k)
+    assert np.abs(trace.server[-1] - feddyn.run(*some, alpha=0.2).server[-1]).max() > 1e-4
+
+
 def steps(seen: list[Any], t: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """eps and u of every step of a visit, from pairs of gradients."""
     mine = [s for s in seen if (s.round, s.client) == (t, k)]

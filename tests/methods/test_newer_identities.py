@@ -182,6 +182,14 @@ def test_fedsol_without_a_radius_or_with_one_step_is_fedavg(some: Some) -> None:
     bits(replay(method_of(text), *one_step(some)), replay(plain, *one_step(some)))
 
 
+def test_the_penalty_of_feddyn_does_not_act_in_a_first_step(some: Some) -> None:
+    one = one_step(some)
+    text = "feddyn(alpha=0.3, penalty='{}')"
+    squared, distance = (method_of(text.format(name)) for name in ("squared", "distance"))
+    bits(replay(distance, *one), replay(squared, *one))
+    differ(replay(distance, *some), replay(squared, *some))
+
+
 def test_fedwmsam_of_one_client_without_a_radius_is_fedcm() -> None:
     """The client's control variate is the mean; then the same with one step and any radius."""
     problem = random_problem(66, sizes=(7,))

@@ -12,6 +12,10 @@ authors' code: fewer examples give a stronger penalty. With ``h_k = -sigma_k / a
 = g_k(w) + alpha_k (w - w_sent + h_k)``. The server adds the mean of all ``h_k``, which the lines
 above do unchanged, as the server's ``sigma`` is in units of ``alpha``.
 
+The penalty is half of alpha times the squared distance to ``w_sent``, whose gradient is ``alpha (w
+- w_sent)``. In FL-SAM, the code of FedGMT, the distance is not squared. Then the gradient has the
+constant length ``alpha / 2``: ``penalty="distance"``.
+
 Means are uniform over the cohort. The server's model is evaluated; the authors' code reports the
 mean of all clients' last models (add ``all_clients()`` for that).
 """
@@ -25,7 +29,7 @@ from torch import Tensor
 
 from fedflat.client.piece import ClientContext, Piece
 from fedflat.composition.method import Method, method
-from fedflat.core.flat import GradFn
+from fedflat.core.flat import GradFn, unit
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
@@ -73,6 +77,16 @@ class Dual(Piece):
 
 
 @dataclass(frozen=True, repr=False)
+class DistanceDual(Dual):
+    """A dual variable with a pull of constant length, as in FL-SAM."""
+
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
+        """Return ``g - sigma_k + alpha / 2 (w - w_sent) / ||w - w_sent||``."""
+        pull = unit(w - v.sent)
+        return (grad(w) - v.state["sigma"]).add_(pull, alpha=self.length(v) / 2)
+
+
+@dataclass(frozen=True, repr=False)
 class ServerDual(ServerPiece):
     """The server's half: ``sigma``, the mean of all clients' duals, is added to the step.
 
@@ -101,10 +115,15 @@ class ServerDual(ServerPiece):
 
 
 @method
-def feddyn(alpha: Scalar = 0.01, by_size: bool = Dual.by_size) -> Method:
+def feddyn(alpha: Scalar = 0.01, by_size: bool = Dual.by_size, penalty: str = "squared") -> Method:
     """Dynamic regularization by dual variables (Acar et al., ICLR 2021).
 
-    ``by_size=True`` gives clients with fewer examples a larger ``alpha``, as the authors' code
-    does.
+    by_size
+        Give clients with fewer examples a larger ``alpha``, as the authors' code does.
+    penalty
+        "squared": half the squared distance to the sent model; "distance": half the distance, as in
+        FL-SAM.
     """
-    return Method(client=(Dual(alpha, by_size),), server=(ServerDual(alpha),), weighting="uniform")
+    choice("feddyn", "penalty", penalty, ["squared", "distance"])
+    dual = Dual(alpha, by_size) if penalty == "squared" else DistanceDual(alpha, by_size)
+    return Method(client=(dual,), server=(ServerDual(alpha),), weighting="uniform")
