@@ -236,7 +236,8 @@ def test_nothing_is_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
         ("sam(rho=warmpu(0, 1, 2))", "unknown name 'warmpu'. Did you mean 'warmup'?"),
         (
             "digits()",
-            "'digits' is a data set, not a method. `fedflat list methods` shows all of them.",
+            "'digits' is a data set, not a method. A data set is given as on (--on). `fedflat list "
+            "methods` shows all of them.",
         ),
         ("sam(rho=0.1, rho=0.2)", "sam() is given 'rho' twice"),
         ("sam(0.1, 0.2)", "sam(rho"),

@@ -62,6 +62,7 @@ def _carried_out(words: Sequence[str] | None) -> int:
     try:
         with signals_exit_at_once():
             words = sys.argv[1:] if words is None else words
+            words = words or ["--help"]
             args = build(words).read(words)
             args.words = list(words)
             for module in getattr(args.verb, "LOADS", ()):

@@ -29,8 +29,26 @@ EXAMPLES = """examples:
   fedflat reproduce toy
   fedflat data show "digits(lda(0.1), clients=50)"
 
+Quote what has parentheses. Each command has examples: fedflat run --help.
 A plugin can add commands: fedflat NAME --plugin FILE.
 """
+
+
+QUOTE = "\n\nQuote what has parentheses, since the shell reads them too."
+MEANT = {
+    "train": "run",
+    "fit": "run",
+    "simulate": "run",
+    "continue": "resume",
+    "plot": "report",
+    "figure": "report",
+    "show": "list",
+    "datasets": "data list",
+    "download": "data get",
+    "analysis": "analyse",
+    "serve": "deploy serve",
+}
+"""Words that are tried for commands."""
 
 
 class Command(Protocol):
@@ -78,8 +96,10 @@ class Parser(argparse.ArgumentParser):
         wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         if wrong:
             known = re.findall(r"[\w-]+", wrong[2])
+            near = f" Did you mean '{MEANT[wrong[1]]}'?" if wrong[1] in MEANT else ""
             message = (
-                f"unknown word {wrong[1]!r}.{nearest(wrong[1], known)} Known: {', '.join(known)}."
+                f"unknown word {wrong[1]!r}.{near or nearest(wrong[1], known)} Known: "
+                f"{', '.join(known)}."
             )
         self.exit(2, f"{self.prog}: error: {message}\nSee `{self.prog} --help`.\n")
 
@@ -129,6 +149,10 @@ def from_plugins(words: Sequence[str] = ()) -> dict[str, tuple[str, Command]]:
 
 def _add(parser: argparse.ArgumentParser, verb: Any) -> None:
     verb.add_arguments(parser)
+    lines = getattr(verb, "EXAMPLES", ())
+    if lines:
+        parser.epilog = "\n  ".join(["examples:", *lines])
+        parser.epilog += QUOTE * any("(" in line for line in lines)
     parser.set_defaults(verb=verb)
     _finish(parser)
 

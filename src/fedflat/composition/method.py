@@ -14,7 +14,7 @@ from fedflat.composition.info import MethodInfo
 from fedflat.core.stage import Stage
 from fedflat.errors import SettingError
 from fedflat.registry.plain_values import plain
-from fedflat.registry.specs import register, spell_call
+from fedflat.registry.specs import parse, register, spell_call
 from fedflat.server.aggregators import Aggregator
 from fedflat.server.averaging import ModelAverage
 from fedflat.server.client_evaluation import ClientEvaluation
@@ -106,9 +106,16 @@ class Method:
         )
 
     def __add__(self, other: object) -> Method:
+        other = parse(other, "method") if isinstance(other, str) else other
         if not isinstance(other, Method):
             return NotImplemented
         return _join(self, other, f"{self} + {other}", chained=self.chained or other.chained)
+
+    def __radd__(self, other: object) -> Method:
+        if not isinstance(other, str):
+            return NotImplemented
+        first: Method = parse(other, "method")
+        return first + self
 
     @property
     def reply_listeners(self) -> tuple[ModelAverage | ClientEvaluation, ...]:

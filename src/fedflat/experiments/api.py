@@ -98,8 +98,8 @@ def experiment(
 @opened_once()
 def run(
     method: Method | str,
-    *,
     on: DataSpec | str,
+    *,
     rounds: int,
     seed: int = 0,
     out: str | Path | None = None,
@@ -155,8 +155,8 @@ def run(
 @opened_once()
 def compare(
     methods: Sequence[Method | str],
-    *,
     on: DataSpec | str,
+    *,
     rounds: int,
     seeds: int | Sequence[int] = 1,
     out: str | Path | None = None,

@@ -21,6 +21,7 @@ from unicodedata import normalize
 
 from fedflat.errors import SpellingError, nearest, shown
 from fedflat.registry.builtin_modules import import_all, import_homes
+from fedflat.registry.hints import QUOTES, hint_for_kind, hint_for_text
 from fedflat.registry.plain_values import PlainFields
 from fedflat.registry.plugins import (
     MAINS,
@@ -262,7 +263,7 @@ class TextSpec(PlainFields):
 
 def parse(text: str, kind: str) -> Any:
     """Parse ``text`` as a value of this ``kind``, one of `KINDS`."""
-    tree = _tree(text)
+    tree = _tree(text, kind)
     try:
         return _read(tree, kind, text.strip())
     except RecursionError:
@@ -275,7 +276,7 @@ def parse_list(text: str, kind: str) -> tuple[Any, ...]:
     >>> parse_list("decay(0.1, 0.5), warmup(0, 1, 5)", "schedule")
     (decay(0.1, 0.5), warmup(0, 1, 5))
     """
-    tree = _tree(text)
+    tree = _tree(text, kind)
     try:
         return tuple(
             _read(node, kind, text.strip())
@@ -285,7 +286,7 @@ def parse_list(text: str, kind: str) -> tuple[Any, ...]:
         raise _too_deep(text) from None
 
 
-def _tree(text: str) -> ast.expr:
+def _tree(text: str, kind: str) -> ast.expr:
     if not isinstance(text, str) or len(text) > LONGEST_TEXT:
         raise SpellingError(
             f"cannot read {shown(text)}: a text of at most {LONGEST_TEXT} characters is needed. "
@@ -298,7 +299,10 @@ def _tree(text: str) -> ast.expr:
             return ast.parse(text, mode="eval").body
     except SyntaxError as error:
         where = f" near column {error.offset}" if error.offset else ""
-        raise SpellingError(f"cannot read {shown(text)}{where}: {error.msg}. {_SHAPE}") from None
+        hint = hint_for_text(text, _names(kind))
+        raise SpellingError(
+            f"cannot read {shown(text)}{where}: {error.msg}. {hint}{_SHAPE}"
+        ) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise SpellingError(
             f"cannot read {shown(text)}: {str(error) or 'it is nested too deeply'}. {_SHAPE}"
@@ -336,9 +340,11 @@ def _read(node: ast.expr, kind: str | None, text: str) -> Any:
                 return -_number(positive, text)
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
                 return tuple(_read(element, None, text) for element in elements)
-    where = "" if kind in (None, "method") else f"as {_a(kind)}. {_where(kind)} "
+    hint = hint_for_text(text, _names(kind)) or QUOTES * (kind is None)
+    where = hint if kind in (None, "method") else f"as {_a(kind)}. {hint}{_where(kind)} "
     raise SpellingError(
-        f"cannot read {_source(node, text)} in {shown(text)}{' ' if where else '. '}{where}{_SHAPE}"
+        f"cannot read {_source(node, text)} in {shown(text)}"
+        f"{' ' if where != hint else '. '}{where}{_SHAPE}"
     )
 
 
@@ -403,11 +409,20 @@ def find(name: str, kind: str | None = None) -> RegisteredName:
     if entry and (kind is None or entry.kind == kind):
         return entry
     if entry and kind:
-        raise SpellingError(f"{shown(name)} is {_a(entry.kind)}, not {_a(kind)}. {_where(kind)}")
-    names = [e.name for e in _REGISTRY.values() if kind is None or e.kind == kind]
+        raise SpellingError(
+            f"{shown(name)} is {_a(entry.kind)}, not {_a(kind)}. "
+            f"{hint_for_kind(name, entry.kind, kind)}{_where(kind)}"
+        )
     raise SpellingError(
-        f"unknown {kind or 'name'} {shown(name)}.{nearest(name, names)} {_where(kind)}"
+        f"unknown {kind or 'name'} {shown(name)}.{nearest(name, _names(kind))} "
+        f"{QUOTES * (kind is None)}{_where(kind)}"
     )
+
+
+def _names(kind: str | None) -> list[str]:
+    """The names of a kind, or all."""
+    _fill(kind)
+    return [entry.name for entry in _REGISTRY.values() if kind in (None, entry.kind)]
 
 
 def _a(kind: str) -> str:

@@ -12,6 +12,10 @@ from fedflat.settings.setting import Setting, settings_of
 HELP = "compute curvature, loss landscapes and robustness of runs"
 ALIASES = ("analyze",)
 LOADS = ("fedflat.cli.analysis",)
+EXAMPLES = (
+    "fedflat analyse runs/first --curvature",
+    "fedflat analyse runs/first runs/second --surface --points 21",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

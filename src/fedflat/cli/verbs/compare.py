@@ -8,6 +8,10 @@ from fedflat.cli.options import Options, experiment_options
 
 HELP = "run several methods and print a table of their results"
 LOADS = ("fedflat.cli.training",)
+EXAMPLES = (
+    'fedflat compare fedavg "fedsam(rho=0.05)" --on "digits(lda(0))" --rounds 300 --seeds 3',
+    'fedflat compare fedavg feddyn --on "digits(lda(0.1), clients=50)" --rounds 100 --out runs/two',
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

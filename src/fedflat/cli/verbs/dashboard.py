@@ -10,6 +10,7 @@ from fedflat.cli.values import path, whole
 
 HELP = "show runs in a browser while they are trained, until Ctrl-C"
 LOADS = ("fedflat.report.live",)
+EXAMPLES = ("fedflat dashboard runs",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

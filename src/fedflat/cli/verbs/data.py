@@ -11,6 +11,11 @@ from fedflat.cli.values import path, whole
 from fedflat.settings.groups import DESCRIBING, MACHINE
 
 HELP = "list, download and describe data sets"
+EXAMPLES = (
+    "fedflat data list",
+    "fedflat data get cifar10",
+    'fedflat data show "digits(lda(0.1), clients=50)"',
+)
 GROUPS = "settings for --groups, as in a run"
 
 

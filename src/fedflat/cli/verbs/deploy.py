@@ -8,6 +8,11 @@ from fedflat.cli.options import Options, data_dir_option, experiment_options, qu
 from fedflat.cli.values import path, real, whole
 
 HELP = "a federation over a network: init, serve, join, status"
+EXAMPLES = (
+    "fedflat deploy init --help",
+    "fedflat deploy serve --help",
+    "fedflat deploy join --help",
+)
 NETWORK = "network"
 ELSEWHERE = ("on", "workers", "threads", "executor", "clock", "attack")
 """Settings of a simulation."""

@@ -9,6 +9,12 @@ from fedflat.registry.specs import KINDS
 
 HELP = "list methods, models, data sets, presets and everything else that has a name"
 LOADS = ("fedflat.cli.listing",)
+EXAMPLES = (
+    "fedflat list",
+    "fedflat list methods",
+    "fedflat list methods fedsam",
+    "fedflat list presets fedgloss",
+)
 PRESETS = "presets"
 NAMES = [*filter(None, KINDS.values()), PRESETS]
 

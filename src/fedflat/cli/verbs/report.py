@@ -12,6 +12,10 @@ from fedflat.errors import printable
 
 HELP = "write one HTML page about runs, which needs no network"
 LOADS = ("fedflat.report.page",)
+EXAMPLES = (
+    "fedflat report runs/two --out report.html",
+    "fedflat report runs/first runs/second",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

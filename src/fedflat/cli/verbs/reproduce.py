@@ -9,6 +9,7 @@ from fedflat.cli.values import path, real, share, whole
 
 HELP = "run cells of a paper's table and compare with the paper's numbers"
 LOADS = ("fedflat.cli.reproduce",)
+EXAMPLES = ("fedflat reproduce toy",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ from fedflat.settings.groups import EXECUTION
 
 HELP = "continue a run or a study that was stopped"
 LOADS = ("fedflat.cli.training",)
+EXAMPLES = ("fedflat resume runs/first",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,13 @@ from fedflat.cli.options import Options, experiment_options
 
 HELP = "run one method"
 LOADS = ("fedflat.cli.training",)
+EXAMPLES = (
+    "fedflat run fedavg",
+    'fedflat run "fedsam(rho=0.05) + swa()" --on "digits(lda(0))" --rounds 300 --out runs/first',
+    "fedflat run fedavg --on \"csv('wine.csv', target='quality', owner='hospital')\" --lr 0.1",
+    "fedflat run fedavg --on \"image_folder('pictures', size=[32, 32])\" --model cnn",
+    "fedflat run --preset fedgloss/cifar10-cnn-alpha0 --rounds 500 --stretch",
+)
 PRESET = "preset"
 
 

@@ -13,6 +13,10 @@ from fedflat.errors import printable, printable_lines
 
 HELP = "print the table of runs as text, Markdown, LaTeX or CSV"
 LOADS = ("fedflat.report.page",)
+EXAMPLES = (
+    "fedflat table runs/two",
+    'fedflat table runs/two --latex --label "fedsam(rho=0.05)=FedSAM"',
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -68,7 +68,9 @@ class CsvFile(TableSet):
         for path in (self.path, "x" if self.test is None else self.test):
             if not isinstance(path, str) or not path or "\0" in path:
                 raise SettingError(
-                    f"csv: the path of a file is needed, in quotes, found {shown(path)}."
+                    f"csv: the path of a file is needed, in quotes, found {shown(path)}. "
+                    "Write csv('wine.csv'); in a shell quote the whole: "
+                    "--on \"csv('wine.csv')\"."
                 )
         super().__post_init__()
 

@@ -99,7 +99,9 @@ class ImageFolder(DataSpec):
         for path in (self.path, "x" if self.test is None else self.test):
             if not isinstance(path, str) or not path or "\0" in path:
                 raise SettingError(
-                    f"image_folder: the path of a folder is needed, in quotes, found {shown(path)}."
+                    f"image_folder: the path of a folder is needed, in quotes, found {shown(path)}. "
+                    "Write image_folder('pictures'); in a shell quote the whole: "
+                    "--on \"image_folder('pictures')\"."
                 )
         if self.classes is not None:
             if not isinstance(self.classes, list | tuple) or not self.classes:
