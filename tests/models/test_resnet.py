@@ -108,6 +108,24 @@ def test_image_sizes_after_every_stage() -> None:
     assert sizes == [(64, 32, 32), (128, 16, 16), (256, 8, 8), (512, 4, 4)]
 
 
+def test_the_large_stem_is_torchvisions() -> None:
+    """Its ResNet-18 has 11,689,512 parameters with 1,000 classes."""
+    module = resnet18(stem="large").build((3, 32, 32), 1000)
+    assert sum(p.numel() for p in module.parameters()) == 11_689_512
+    sizes = []
+    x = torch.zeros(1, 3, 32, 32)
+    for name, part in module.named_children():
+        x = part(x)
+        if name in ("conv", "pool") or name.startswith("stage"):
+            sizes.append((name, x.shape[-1]))
+    assert sizes == [("conv", 16), ("pool", 8), *zip(STAGES, (8, 4, 2, 1), strict=True)]
+    with pytest.raises(SettingError, match=r"resnet18: stem must be .* found 'big'"):
+        resnet18(stem="big")
+
+
+STAGES = ("stage1", "stage2", "stage3", "stage4")
+
+
 def test_start() -> None:
     module = resnet18().build((3, 32, 32), 10)
     for name, p in module.named_parameters():

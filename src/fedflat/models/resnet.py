@@ -58,7 +58,7 @@ class ResNet18(ModelSpec):
     """ResNet-18 for small images: four stages of 64, 128, 256 and 512 channels, two blocks each.
 
     The first convolution is 3x3 with stride 1 and no max-pool follows, as is usual for CIFAR.
-    Images have 8x8 pixels or more.
+    Images have 8x8 pixels or more, with the large stem 32x32.
 
     >>> sum(p.numel() for p in resnet18().build((3, 32, 32), 10).parameters())
     11173962
@@ -68,15 +68,21 @@ class ResNet18(ModelSpec):
     """``"group"`` or ``"batch"``."""
     groups: int = 2
     """Groups of every GroupNorm; divides 64. BatchNorm ignores it."""
+    stem: str = "small"
+    """``"small"``: the 3x3 convolution. ``"large"``: a 7x7 convolution with stride 2 and a 3x3
+    max-pool with stride 2, as in torchvision and in FL-Simulator, which uses it for CIFAR too."""
 
     def __post_init__(self) -> None:
         choice("resnet18", "norm", self.norm, ["group", "batch"])
+        choice("resnet18", "stem", self.stem, ["small", "large"])
         divides("resnet18", self.groups, 64)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A new module for images of ``shape`` and ``classes`` outputs."""
-        channels, _, _ = image("resnet18", shape, classes, smallest=8)
-        return _network(channels, (64, 128, 256, 512), 2, classes, self.norm, self.groups)
+        smallest = 8 if self.stem == "small" else 32
+        channels, _, _ = image("resnet18", shape, classes, smallest=smallest)
+        stages = (64, 128, 256, 512)
+        return _network(channels, stages, 2, classes, self.norm, self.groups, self.stem)
 
 
 class ResNetBlock(nn.Module):
@@ -109,12 +115,21 @@ class ResNetBlock(nn.Module):
 
 
 def _network(
-    channels: int, stages: tuple[int, ...], blocks: int, classes: int, norm: str, groups: int
+    channels: int,
+    stages: tuple[int, ...],
+    blocks: int,
+    classes: int,
+    norm: str,
+    groups: int,
+    stem: str = "small",
 ) -> nn.Module:
     width = stages[0]
+    size, stride = (3, 1) if stem == "small" else (7, 2)
     layers: OrderedDict[str, nn.Module] = OrderedDict(
-        conv=_conv(channels, width, 3, 1), norm=_norm(width, norm, groups), relu=nn.ReLU()
+        conv=_conv(channels, width, size, stride), norm=_norm(width, norm, groups), relu=nn.ReLU()
     )
+    if stem == "large":
+        layers["pool"] = nn.MaxPool2d(3, stride=2, padding=1)
     for i, after in enumerate(stages, start=1):
         stage = [ResNetBlock(width, after, norm, groups)]
         stage += [ResNetBlock(after, after, norm, groups) for _ in range(blocks - 1)]

@@ -289,7 +289,7 @@ def test_a_run_that_is_stretched(capsys: pytest.CaptureFixture[str]) -> None:
     assert "not finished" not in output
     assert "changed here: on, model, rounds, eval every (schedules stretched).\n" in output
     assert saved("short")["method"] == "fedgloss(rho_s=0.15, rho_l=0.15, beta=10, T_s=4)"
-    assert saved("short")["evaluate"] == {"every": 10, "last": 2}
+    assert {"every": 10, "last": 2}.items() <= saved("short")["evaluate"].items()
     assert (
         main(["run", "fedsam(rho=warmup(0, 0.1, 9))", *small[:4], "--rounds", "2", "--out", "own"])
         == 0

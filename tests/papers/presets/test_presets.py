@@ -34,7 +34,9 @@ def test_a_preset_counts_the_last_rounds_as_its_paper_does() -> None:
             or preset.name.startswith("fedvpr/")
             else 100
         )
-        if preset.name.startswith(("man/", "fedfsa/")) or (
+        if preset.name.startswith("flsam/"):
+            last = 50
+        if preset.name.startswith(("man/", "fedfsa/", "fedwmsam/")) or (
             "centralised" in preset.name
             and preset.name.startswith(("eccv22/", "fedgloss/", "fedseq/"))
         ):
@@ -141,6 +143,8 @@ def test_every_printed_number_is_counted() -> None:
         ("ladd", "Table 5.6"): 1,
         ("fedseq", "Table 5.1"): 2,
         ("fedseq", "Table 5.4"): 16,
+        ("flsam", "Table README"): 42,
+        ("fedwmsam", "Table 1"): 20,
     }
 
 
@@ -148,7 +152,7 @@ def test_every_column_has_one_main_run() -> None:
     """Take the method's words off a name, and the column is left."""
     mains = {
         "eccv22": "-fedasam-swa", "fedgloss": "-fedgloss", "fedfsa": "-fedfsa", "man": "-fedavg-man",
-        "wima": "-fedavg-wima",
+        "wima": "-fedavg-wima", "flsam": "-fedgmt", "fedwmsam": "-fedwmsam",
     }  # fmt: skip
     for paper, main in mains.items():
         for preset in (one for one in BY_PAPER[paper] if not one.not_printed):
@@ -181,6 +185,8 @@ def test_code_and_paper_are_both_there() -> None:
         "fedgloss",
         "fedfsa",
         "man",
+        "flsam",
+        "fedwmsam",
     }
     for repo in repos:
         plain = find(repo.name.removesuffix("-repo"))

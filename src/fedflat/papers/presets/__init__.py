@@ -39,6 +39,8 @@ PAPERS = (
     "fedseq",
     "fedcg",
     "fedvpr",
+    "flsam",
+    "fedwmsam",
 )
 
 FURTHER = {"eccv22": ("eccv22_more",), "fedgloss": ("fedgloss_more",)}
