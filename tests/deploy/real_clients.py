@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fedflat.cli import main
+
 PATIENCE = 300
 """Seconds after which something that is waited for has gone wrong, on the slowest machine."""
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
@@ -55,12 +57,8 @@ class Processes:
         self.at, self.clients, self.host, self.inside = at, list(clients), host, inside
         self.port = free_port()
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        made = fedflat(
-            *("deploy", "init", "federation", "--clients", ",".join(clients)),
-            *("--address", f"{host}:{self.port}"),
-            at=at,
-        )
-        assert made.returncode == 0, made.stderr
+        words = ["deploy", "init", str(self.folder), "--clients", ",".join(clients)]
+        assert main([*words, "--address", f"{host}:{self.port}"]) == 0
 
     @property
     def folder(self) -> Path:

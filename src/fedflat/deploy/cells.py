@@ -61,7 +61,7 @@ class _Cell:
     def _open(self) -> CoreCell:
         from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 
-        CoreCell.ALL_CELLS.pop(self.name, None)
+        _forget(self.name)
         try:
             cell = CoreCell(self.name, self.url, bool(self.credentials), dict(self.credentials))
         except Exception as error:
@@ -102,11 +102,9 @@ class _Cell:
 
     def close(self) -> None:
         """Disconnect."""
-        from nvflare.fuel.f3.cellnet.core_cell import CoreCell
-
         self.cell.agents.clear()  # a cell that stops sends goodbye to each, one after the other
         self.cell.stop()
-        CoreCell.ALL_CELLS.pop(self.name, None)
+        _forget(self.name)
 
 
 class CellTransport:
@@ -199,6 +197,16 @@ class CellLink:
     def close(self) -> None:
         """Disconnect."""
         self._cell.close()
+
+
+def _forget(name: str) -> None:
+    """Remove what FLARE keeps of a cell that was stopped: it allows no second cell of the name."""
+    from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+    from nvflare.fuel.f3.stats_pool import StatsPoolManager
+
+    CoreCell.ALL_CELLS.pop(name, None)
+    for pool in [pool for pool in StatsPoolManager.pools if pool.endswith(f"@{name}")]:
+        del StatsPoolManager.pools[pool]
 
 
 def check_free(host: str, port: int) -> None:
