@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from fedflat.registry import plugins
+
 # Some virtual machines claim matrix tiles (AMX) that they cannot run: tests of bfloat16 would end
 # their process there.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
@@ -46,3 +48,13 @@ def default_signals() -> Iterator[None]:
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.fixture(autouse=True)
+def named_plugins_of_one_test() -> Iterator[None]:
+    """Plugins that a test names are not loaded by the workers of the next one."""
+    before = dict(plugins._NAMED)
+    yield
+    if before != plugins._NAMED:
+        plugins._NAMED.clear()
+        plugins._NAMED.update(before)

@@ -59,4 +59,4 @@ def test_figures_of_two_methods(tmp_path: Path) -> None:
     assert draw_figures(document, tmp_path / "figures", ["svg"]) == []
     made = {path.stem for path in (tmp_path / "figures").iterdir()}
     clients = {"client-surfaces", "client-surfaces-2", "client-surfaces-together"}
-    assert made == {"accuracy", "loss"} | clients
+    assert made == {"accuracy", "loss", "train_loss"} | clients

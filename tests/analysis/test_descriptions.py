@@ -70,7 +70,8 @@ def test_the_figures(tmp_path: Path) -> None:
     write_analysis(write_run(tmp_path / "a"), "descriptions", {}, {"clients": [0, 1, 2], **found})
     assert draw_figures(collect([tmp_path / "a"]), tmp_path / "figures", ["svg"]) == []
     made = {path.stem for path in (tmp_path / "figures").iterdir()}
-    assert made == {"accuracy", "loss", "descriptions-distances", "descriptions-cosines"}
+    curves = {"accuracy", "loss", "train_loss"}
+    assert made == curves | {"descriptions-distances", "descriptions-cosines"}
 
 
 def test_a_run_without_descriptions(classes: Path, capsys: pytest.CaptureFixture[str]) -> None:

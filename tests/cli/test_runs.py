@@ -159,7 +159,9 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
             "seeding": "round",
             "cohorts": [[3, 1], [0, 2]],
         },
-        "evaluate": {"every": 2, "last": 1},
+        "evaluate": {"every": 2, "select_by": None, "patience": None, "last": 1},
+        "validation": None,
+        "validation_by": "examples",
         "seed": 5,
         "weighting": "uniform",
         "dtype": "float64",
@@ -177,6 +179,7 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
         "headline": ACCURACY.as_json(),
     }
     assert saved["how"] == {
+        "on_round_end": None,
         "executor": "in-process",
         "workers": 0,
         "threads": 1,

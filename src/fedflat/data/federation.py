@@ -98,7 +98,7 @@ class DataSpec(TextSpec, ABC):
         known = clients and len(clients) <= NAMED
         return replace(
             info,
-            class_names=info.class_names or self.class_names() or None,
+            class_names=self.class_names(),
             client_names=clients if known else (),
             column_names=self.column_names(),
         )

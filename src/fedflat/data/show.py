@@ -71,7 +71,7 @@ def class_names(spec: DataSpec, fed: Federation) -> list[str]:
 
 def class_counts(fed: Federation, clients: int) -> list[list[int]]:
     """How many examples of each class the first clients hold; empty if examples have no class."""
-    if not fed.classes or not fed.test.examples.has_classes or not fed.here:
+    if not fed.classes or not fed.here or not fed.data(0).examples.has_classes:
         return []
     shown = min(fed.population, clients)
     return [fed.data(client).counts(fed.classes).tolist() for client in range(shown)]

@@ -18,7 +18,13 @@ SAMPLES = 12
 
 
 class ShownData:
-    """The summary of a data set, which prints as text and shows as a picture in a notebook."""
+    """The summary of a data set, which prints as text and shows as a picture in a notebook.
+
+    spec
+        The data set.
+    seed
+        Seed of the partition.
+    """
 
     def __init__(self, spec: DataSpec, seed: int) -> None:
         self.spec, self.seed = spec, seed

@@ -113,14 +113,14 @@ def train(
         run = resumed or initial_state(setup, first, clients, evaluator)
         server = open_server(setup, open_exchanges(setup, pool), observers)
         ending = EarlyEnd(setup, open_selection(setup), on_round_end)
-        clock, stops = Stopwatch(run), EARLY in run.averages
+        clock, stops, watches = Stopwatch(run), EARLY in run.averages, ending.watches
         try:
             for t in range(run.round, run.round if stops else end):
                 evaluates = exp.evaluate.due(t + 1, end, exp.rounds)
                 outcome = server.train_round(run, t, evaluates=evaluates)
                 update_averages(reported, run, outcome)
                 row = evaluate_round(evaluator, run, outcome, evaluates=evaluates)
-                if ending.watches:
+                if watches:
                     row, stops = ending.after(evaluator, run, outcome, row, run_folder.rows)
                 commit(server, run, outcome, row, run_folder)
                 on_progress(clock.progress(run, end, loss_of(outcome.steps), run_folder.rows))

@@ -5,7 +5,8 @@ document(collected)           the document as a page
 write_report(folders, out)    both, into a file
 report(folders)               the page inside a notebook
 
-The package is also the function `report`: ``fedflat.report("runs/mine")``.
+The package is also the function `report`: ``fedflat.report("runs/mine")``, with the
+options of `fedflat.report.inline.report`.
 """
 
 import sys

@@ -16,7 +16,15 @@ from fedflat.report.page import document
 
 
 class InlineReport:
-    """A page that a notebook shows in a frame."""
+    """A page that a notebook shows in a frame.
+
+    page
+        The page as HTML.
+    text
+        What is printed where no frame can be shown.
+    height
+        Height of the frame in pixels.
+    """
 
     def __init__(self, page: str, text: str, height: int) -> None:
         self.page = page
