@@ -324,6 +324,7 @@ def _described(spaces: Namespaces | None) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # processes and namespaces are removed
     with tempfile.TemporaryDirectory() as place:
         rows, right = run_all(Path(place))
     width = max(len(row[0]) for row in rows)
