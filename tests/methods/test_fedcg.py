@@ -265,6 +265,8 @@ def test_coinciding_and_single_domains_have_a_defined_graph() -> None:
         ("fedcg(layers=[])", "layers must be"),
         ("fedcg(labels='guess')", "labels"),
         ("fedcg(domains=3, adjacency='hamming')", "power of two"),
+        ("fedcg(domains=4, adjacency='hamming')", "attributes of known domains"),
+        ("fedcg(domains=4, labels='kmeans', adjacency='hamming')", "attributes of known domains"),
         ("fedcg(adjacency='uniform', start='rand')", "would change nothing"),
         ("fedcg(classifier=3)", "classifier must be a model"),
         ("fedcg() + mixup()", "labels whole images"),

@@ -118,6 +118,12 @@ class Branches(Piece):
                 "fedcg: adjacency='hamming' compares the binary digits of domains, so their number "
                 f"must be a power of two, found domains={self.domains}. Use another adjacency."
             )
+        if self.adjacency == HAMMING and self.labels != ORACLE:
+            raise SettingError(
+                "fedcg: adjacency='hamming' compares the attributes of known domains, and the "
+                f"numbers of those that labels={self.labels!r} finds have no meaning. Use "
+                "labels='oracle' or another adjacency."
+            )
         if self.adjacency in (UNIFORM, HAMMING) and self.start != EYE:
             raise SettingError(
                 f"fedcg: adjacency={self.adjacency!r} stays as it is, so start={self.start!r} "

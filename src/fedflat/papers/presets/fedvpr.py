@@ -1,4 +1,6 @@
-"""FedVPR: visual place recognition (Caldarola's doctoral thesis, section 6.3).
+"""FedVPR: visual place recognition.
+
+Caldarola's doctoral thesis, section 6.3, Tables 6.5 to 6.7.
 
     fedvpr/msls-random-fedavg            Table 6.5: FedAvg on the three splits of MSLS, and
                                          centralised training
