@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from fedflat.cli.experiment_file import with_file
 from fedflat.cli.parser import build
 from fedflat.errors import FedflatError, printable
 from fedflat.execution.interrupt import signals_as_ctrl_c, signals_exit_at_once, status_of
@@ -64,6 +65,8 @@ def _carried_out(words: Sequence[str] | None) -> int:
             words = sys.argv[1:] if words is None else words
             words = words or ["--help"]
             args = build(words).read(words)
+            if (expanded := with_file(words, args)) != words:
+                words, args = expanded, build(expanded).read(expanded)
             args.words = list(words)
             for module in getattr(args.verb, "LOADS", ()):
                 import_module(module)

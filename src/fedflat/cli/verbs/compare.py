@@ -8,9 +8,11 @@ from fedflat.cli.options import Options, experiment_options
 
 HELP = "run several methods and print a table of their results"
 LOADS = ("fedflat.cli.training",)
+TAKES_FILE = True
 EXAMPLES = (
     'fedflat compare fedavg "fedsam(rho=0.05)" --on "digits(lda(0))" --rounds 300 --seeds 3',
     'fedflat compare fedavg feddyn --on "digits(lda(0.1), clients=50)" --rounds 100 --out runs/two',
+    "fedflat compare experiment.toml --seeds 3",
 )
 
 
@@ -20,7 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Run several methods with the same clients, batches and seeds, and print a table."
     )
     parser.usage = "%(prog)s METHOD [METHOD ...] [options]"
-    parser.add_argument("methods", metavar="METHOD", nargs="+", help="methods to compare")
+    parser.add_argument(
+        "methods",
+        metavar="METHOD",
+        nargs="+",
+        help="methods to compare; or an experiment file: see `fedflat init`",
+    )
     experiment_options(Options(parser))
 
 

@@ -8,11 +8,13 @@ from fedflat.cli.options import Options, experiment_options
 
 HELP = "run one method"
 LOADS = ("fedflat.cli.training",)
+TAKES_FILE = True
 EXAMPLES = (
     "fedflat run fedavg",
     'fedflat run "fedsam(rho=0.05) + swa()" --on "digits(lda(0))" --rounds 300 --out runs/first',
     "fedflat run fedavg --on \"csv('wine.csv', target='quality', owner='hospital')\" --lr 0.1",
     "fedflat run fedavg --on \"image_folder('pictures', size=[32, 32])\" --model cnn",
+    "fedflat run experiment.toml --seed 1",
     "fedflat run --preset fedgloss/cifar10-cnn-alpha0 --rounds 500 --stretch",
 )
 PRESET = "preset"
@@ -23,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Run one method, with one seed or several."
     parser.usage = "%(prog)s METHOD [options]"
     method = parser.add_argument(
-        "method", metavar="METHOD", help='such as "feddyn(alpha=0.01) + sam(rho=0.05)"'
+        "method",
+        metavar="METHOD",
+        help='such as "feddyn(alpha=0.01) + sam(rho=0.05)"; or an experiment file: see `fedflat init`',
     )
     options = Options(parser, PRESET)
 
