@@ -186,6 +186,7 @@ def test_options_of_run_are_in_groups(capsys: pytest.CaptureFixture[str]) -> Non
         *PURPOSES,
         "output",
         "other options",
+        "examples",
     ]
     parts = {part.partition(":\n")[0]: part for part in messages.split("\n\n")}
     common = re.findall(r"^  (--[a-z-]+)", parts["common options"], re.MULTILINE)

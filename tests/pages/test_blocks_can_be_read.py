@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import fedflat as ff
+from fedflat.cli.experiment_file import with_file
 from fedflat.cli.parser import build
 from fedflat.cli.preset_settings import chosen, settings_of
 from fedflat.cli.training import _settings
@@ -70,7 +71,10 @@ def understand(words: list[str]) -> None:
             if before == "--plugin":
                 ff.load_plugin(word)
         args = build(words[1:]).read(words[1:])
-        resolve(args)
+        if args.command == "init":
+            assert args.verb.run(args) == 0  # the next command may name the file
+        full = with_file(words[1:], args)
+        resolve(build(full).read(full))
     except SystemExit as error:
         raise AssertionError(f"{shlex.join(words)}: {error}") from None
     finally:
