@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedflat.errors import SettingError
 from fedflat.files import Damaged, read_json, write_file
-from fedflat.text_table import aligned
+from fedflat.text_table import aligned, size
 
 if TYPE_CHECKING:
     from fedflat.deploy.session import Session
@@ -86,8 +86,8 @@ def status_text(folder: Path) -> str:
             "refused" if one["refusal"] else "late" if one["late"] else _state(one, running),
             "" if one["examples"] is None else f"{one['examples']:,}",
             "" if one["seen"] is None else f"{one['seen'] + ago:.0f} s ago",
-            f"{one['sent'] / 1e6:.1f} MB",
-            f"{one['received'] / 1e6:.1f} MB",
+            size(one["sent"]),
+            size(one["received"]),
         ]
         for name, one in sorted(found["clients"].items())
     ]
