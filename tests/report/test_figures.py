@@ -12,6 +12,7 @@ import pytest
 from fedflat.errors import SettingError
 from fedflat.plot_style import COLORS
 from fedflat.report import collect, write_report
+from fedflat.report.figures import _recorded as recorded_figure
 from fedflat.report.figures import draw_figures
 from report.written_runs import write_analyses, write_recorded, write_run, write_timed
 
@@ -140,3 +141,18 @@ def test_widths_fonts_and_colours(tmp_path: Path) -> None:
 
 FEDSAM = ("accuracy.svg", "accuracy-2.svg")
 """The figures of two sections with the same method."""
+
+
+def test_clients_are_marked_beside_the_mean() -> None:
+    curve = {"round": [2, 4], "mean": [2.0, 3.0], "low": [2.0, 3.0], "high": [2.0, 3.0]}
+    methods = [{"name": name, "look": 0, "recorded": {"lam": curve}} for name in ("a", "b")]
+    labels = {"title": "lambda", "unit": "", "entries": "client"}
+    values = [[1.0, None], [3.0, 3.0]]
+    maps = [{"key": "lam", "method": 1, "round": [2, 4], "values": values}]
+    document = {"recorded": {"lam": labels}, "methods": methods, "heatmaps": maps}
+    axis = recorded_figure(document, methods[1:], "lam", "").axes[0]
+    assert [line.get_marker() for line in axis.lines] == ["None", ".", "."]
+    assert [line.get_ydata()[0] for line in axis.lines] == [2.0, 1.0, 3.0]
+    assert all(tick == round(tick) for tick in axis.get_xticks())
+    labels["entries"] = "class"
+    assert len(recorded_figure(document, methods, "lam", "").axes[0].lines) == 2

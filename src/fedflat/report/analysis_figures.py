@@ -164,6 +164,7 @@ def _heat_map(items: Sequence[Document], labels: Document) -> Any:
         step = -(-len(values) // 10)
         axis.set_yticks(range(0, len(values), step), one["rows"][::step])
         axis.invert_yaxis()
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.set_facecolor("#f4f4f4")
         axis.set_title(in_lines(one["label"], 2 * LEGEND), loc="left")
         axis.set(xlabel="round", ylabel=plain(labels["entries"] or "entry"))

@@ -137,12 +137,26 @@ def _measure(name: str, judged: Document) -> tuple[str, float]:
 
 
 def _recorded(document: Document, methods: Sequence[Document], key: str, title: str) -> Any:
-    """The curve of a recorded metric."""
+    """The curve of a recorded metric; of one that clients have, with a mark for each of them."""
     labels = document["recorded"][key]
     factor = 100.0 if labels["unit"] == "%" else 1.0
     named = labels["title"] + (f", {labels['unit']}" if labels["unit"] else "")
     there = [m for m in methods if key in m["recorded"]]
-    return _curve(there, key, in_lines(named, 34), factor, title=title, field="recorded")
+    figure = _curve(there, key, in_lines(named, 34), factor, title=title, field="recorded")
+    if labels["entries"] == "client":
+        _mark_clients(figure.axes[0], document, there, key, factor)
+    return figure
+
+
+def _mark_clients(
+    axis: Any, document: Document, methods: Sequence[Document], key: str, factor: float
+) -> None:
+    for one in document["heatmaps"]:
+        method = document["methods"][one["method"]]
+        if one["key"] == key and any(method is other for other in methods):
+            color = look(method["look"])["color"]
+            for row in one["values"]:
+                axis.plot(one["round"], numbers(row, factor), ".", color=color, alpha=0.35, ms=3)
 
 
 def _curve(
@@ -168,6 +182,8 @@ def _curve(
             x, band["low"], band["high"], color=style["color"], alpha=0.15, linewidth=0
         )
     axis.set(xlabel=called, ylabel=label if field == "recorded" else plain(label))
+    if along == "round":
+        axis.xaxis.get_major_locator().set_params(integer=True)
     axis.margins(x=0.01)
     legend(figure)
     return figure
