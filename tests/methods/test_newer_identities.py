@@ -182,6 +182,12 @@ def test_fedsol_without_a_radius_or_with_one_step_is_fedavg(some: Some) -> None:
     bits(replay(method_of(text), *one_step(some)), replay(plain, *one_step(some)))
 
 
+@pytest.mark.parametrize("state", ["reset", "client", "server"])
+def test_local_adamw_without_decay_is_local_adam(still: Some, state: str) -> None:
+    adamw = method_of(f"local_adamw(weight_decay=0, state='{state}')")
+    bits(replay(adamw, *still), replay(method_of(f"local_adam(state='{state}')"), *still))
+
+
 def test_the_penalty_of_feddyn_does_not_act_in_a_first_step(some: Some) -> None:
     one = one_step(some)
     text = "feddyn(alpha=0.3, penalty='{}')"
