@@ -103,6 +103,7 @@ def hostile(folder: Path, markers: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_command_in_a_hostile_folder(tmp_path: Path) -> None:
     """One process carries out all commands but `dashboard`; its own script is elsewhere, as
     `fedflat` is."""

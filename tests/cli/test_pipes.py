@@ -100,6 +100,7 @@ def test_closed_pipe_of_run(tmp_path: Path, both: bool, quiet: tuple[str, ...]) 
     assert (tmp_path / "run" / "final.safetensors").is_file()
 
 
+@pytest.mark.slow
 def test_closed_pipe_of_compare(tmp_path: Path) -> None:
     """The report, which is written after the table is printed, is there."""
     assert (
@@ -109,6 +110,7 @@ def test_closed_pipe_of_compare(tmp_path: Path) -> None:
     assert (tmp_path / "both" / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_closed_pipe_of_resume_and_analyse(tmp_path: Path) -> None:
     run = tmp_path / "run"
     exp = fedflat.experiment("fedavg", ON, rounds=4, clients_per_round=2, model="logistic")
@@ -127,6 +129,7 @@ def test_closed_pipe_of_resume_and_analyse(tmp_path: Path) -> None:
     assert (run / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_closed_pipe_of_reproduce(tmp_path: Path) -> None:
     settings = {"on": ON, "model": "logistic", "rounds": 2, "clients_per_round": 2}
     table = {"settings": settings, "rows": [{"name": "a", "method": "fedavg()"}]}

@@ -103,7 +103,7 @@ def test_a_live_line(tmp_path: Path, columns: int, name: str) -> None:
     assert f"  {name}" in messages[-1]
     running = [line for line in messages[1:-1] if "round 30/" not in line]
     assert all(
-        re.search(rf" %( \(round \d+\))?  {loss}(\d+[hms])+ left  ", line) for line in running
+        re.search(rf" %( \(round \d+\))?  {loss}(\d+[hms])+ left(  |$)", line) for line in running
     )
     assert "Results are in" in plain(seen)
 
@@ -122,6 +122,7 @@ def test_ctrl_c_leaves_one_clean_line(tmp_path: Path) -> None:
     assert (end, nothing) == ("fedflat: stopped.", "")
 
 
+@pytest.mark.slow
 def test_a_study_shows_its_time_left(tmp_path: Path) -> None:
     """On a terminal of sixty columns, and in a file."""
     words = (

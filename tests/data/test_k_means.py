@@ -73,6 +73,7 @@ def test_the_number_of_threads_is_given_back() -> None:
         torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_groups_in_another_process_with_other_threads() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from data.test_k_means import groups; print(groups())"],

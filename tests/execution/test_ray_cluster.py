@@ -53,6 +53,7 @@ def driven(home: Path, *words: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1]) | {"printed": done.stderr}
 
 
+@pytest.mark.slow
 @needs_ray
 def test_the_same_bits_as_in_one_process(home: Path) -> None:
     """With client states, and with chains."""

@@ -30,7 +30,7 @@ from fedflat.execution.client_pool import ClientPool, Source
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.pickling import dumps, loads, opened
 from fedflat.execution.worker import answer
-from fedflat.execution.workers import Workers, _WorkerPool
+from fedflat.execution.workers import Workers, WorkerPool
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import Progress
 from fedflat.experiments.run_setup import RunSetup
@@ -155,9 +155,9 @@ def test_a_worker_that_dies_at_work(
 ) -> None:
     """The message has the reason. No new worker is started for a run that has failed."""
     started: list[int] = []
-    fill = _WorkerPool.fill
+    fill = WorkerPool.fill
     monkeypatch.setattr(
-        _WorkerPool, "fill", lambda pool: (started.append(pool.n - len(pool.workers)), fill(pool))
+        WorkerPool, "fill", lambda pool: (started.append(pool.n - len(pool.workers)), fill(pool))
     )
     with pytest.raises(FedflatError) as caught:
         train(experiment(model=Troubled(trouble)), executor=Workers(1))

@@ -50,6 +50,7 @@ print(json.dumps({"grown": most() - before, "expected": cost.memory, "parameters
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [{"k": 5}, {"k": 0, "probes": 10}, {"k": 0, "density": 10}])
 def test_memory_stays_within_the_limit(asked: dict[str, int]) -> None:
     """Two million parameters: forty vectors are 320 MB, and ten random vectors walking in step 480

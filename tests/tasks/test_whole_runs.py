@@ -145,6 +145,7 @@ def test_it_is_judged_by_its_headline(case: Case, whole: dict[str, Path]) -> Non
     assert losses[-1] < losses[0] or (case.task.startswith("retrieval") and losses[-1] != losses[0])
 
 
+@pytest.mark.slow
 @cases_with_long_ones_apart
 def test_killed_in_workers_and_resumed_here_it_ends_with_the_same_bits(
     case: Case, whole: dict[str, Path], tmp_path: Path

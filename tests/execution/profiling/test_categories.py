@@ -117,13 +117,13 @@ CASES = [
         START,
     ),
     (
-        (*FOLD, "fedflat.execution.workers:_WorkerPool.collect", "multiprocessing.connection:wait"),
+        (*FOLD, "fedflat.execution.workers:WorkerPool.collect", "multiprocessing.connection:wait"),
         "waiting",
     ),
     (
         (
             *FOLD,
-            "fedflat.execution.workers:_WorkerPool.collect",
+            "fedflat.execution.workers:WorkerPool.collect",
             "fedflat.execution.pickling:receive",
         ),
         "messages",

@@ -24,7 +24,7 @@ from fedflat.execution.profiling.sampler import SampleCount, Samples, StackFrame
 GRADIENT = (StackFrame("run", "go"), StackFrame("fedflat.client.learner", "Oracle.__call__"))
 DATA = (StackFrame("run", "go"), StackFrame("fedflat.data.examples", "Examples.batch"))
 OPEN = (StackFrame("run", "go"), StackFrame("fedflat.execution.workers", "Workers.open"))
-WAIT = (StackFrame("run", "go"), StackFrame("fedflat.execution.workers", "_WorkerPool.collect"))
+WAIT = (StackFrame("run", "go"), StackFrame("fedflat.execution.workers", "WorkerPool.collect"))
 HERE = Samples(
     {GRADIENT: SampleCount(300, 3.0), DATA: SampleCount(60, 1.0), OPEN: SampleCount(40, 2.0)}, 0.03
 )

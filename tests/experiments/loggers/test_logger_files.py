@@ -125,6 +125,7 @@ def records(path: Path) -> Iterator[bytes]:
             parts = b""
 
 
+@pytest.mark.slow
 def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb")
     from wandb.proto.wandb_internal_pb2 import Record
@@ -170,6 +171,7 @@ def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert {name: row[name] for name in numbers(expected)} == numbers(expected)
 
 
+@pytest.mark.slow
 def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for library in ("mlflow", "sqlalchemy", "alembic"):
         pytest.importorskip(library)

@@ -158,6 +158,7 @@ def rows_of(run: Path) -> list[tuple[int, float]]:
     return [(row["round"], 100 * row["accuracy"]) for row in map(json.loads, lines)]
 
 
+@pytest.mark.slow
 def test_a_table_with_all_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table, out = tmp_path / "mine.json", tmp_path / "out"
     table.write_text(json.dumps({"settings": SETTINGS, "rows": MINE}))

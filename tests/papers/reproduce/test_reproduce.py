@@ -133,6 +133,7 @@ def test_a_study_like_any_other(whole: Path, capsys: pytest.CaptureFixture[str])
     assert "fedgloss" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_more_cores_for_each_run_give_the_same_bits(whole: Path, tmp_path: Path) -> None:
     mine, out = table(tmp_path), tmp_path / "out"
     assert reproduce(mine, "--out", out, "--rounds", 4) == 0
@@ -194,6 +195,7 @@ def test_a_shadow_more(tmp_path: Path) -> None:
     assert "ema" in rows(out / "plain/seed-0")[-1]["models"]
 
 
+@pytest.mark.slow
 def test_a_cell_asked_for_is_run_alone_and_the_whole_folder_by_its_name(tmp_path: Path) -> None:
     mine, out = table(tmp_path), tmp_path / "out"
     assert reproduce(mine, "--out", out, "--rounds", 2) == 0

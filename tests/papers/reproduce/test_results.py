@@ -165,6 +165,7 @@ def test_tables_have_the_numbers_of_the_presets(folder: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_runs_of_two_machines_are_collected_into_one_table(
     collecting: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

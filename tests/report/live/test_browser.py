@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 def test_the_page_follows_a_run(tmp_path: Path) -> None:
     command = [FEDFLAT, "dashboard", "runs", "--port", "0"]
     server = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
