@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from data.miniature import write_cifar_files
 from fedflat.cli.parser import build

@@ -8,6 +8,7 @@ import sys
 import warnings
 
 import numpy as np
+import pytest
 import torch
 from threadpoolctl import threadpool_limits
 

@@ -30,7 +30,7 @@ from fedflat.execution.client_pool import ClientPool, Source
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.pickling import dumps, loads, opened
 from fedflat.execution.worker import answer
-from fedflat.execution.workers import Workers, WorkerPool
+from fedflat.execution.workers import WorkerPool, Workers
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import Progress
 from fedflat.experiments.run_setup import RunSetup
