@@ -46,11 +46,12 @@ LAYERS = (
     "analysis",
     "report",
     "papers",
+    "sweeps",
     "cli",
     "public",
     "__main__",
 )
-ABOVE_THE_CORE = ("papers", "cli", "public", "__main__")
+ABOVE_THE_CORE = ("papers", "sweeps", "cli", "public", "__main__")
 BY_DESIGN = {
     "exports": "lists the modules of public names, which are imported when a name is used",
     "registry.builtin_modules": "lists the packages that register names, which are imported when a "

@@ -86,6 +86,7 @@ _HOMES = {
     "fedflat.topologies.groupings.grouping": ("Grouping",),
     "fedflat.topologies.population": ("ClientPopulation",),
     "fedflat.topologies.topology": ("Topology",),
+    "fedflat.sweeps.sweep": ("Sweep", "sweep"),
 }
 """The public names that texts cannot use; those that they can use are in `TEXT_NAMES`."""
 _HOME = TEXT_NAMES | {name: home for home, names in _HOMES.items() for name in names}

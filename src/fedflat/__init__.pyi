@@ -281,6 +281,8 @@ from fedflat.simulation.distributions import lognormal as lognormal
 from fedflat.simulation.distributions import one_of as one_of
 from fedflat.simulation.distributions import uniform as uniform
 from fedflat.simulation.measured import measured as measured
+from fedflat.sweeps.sweep import Sweep as Sweep
+from fedflat.sweeps.sweep import sweep as sweep
 from fedflat.tasks.classification import classification as classification
 from fedflat.tasks.headline import Headline as Headline
 from fedflat.tasks.next_character import next_character as next_character

@@ -13,9 +13,9 @@ import pytest
 import fedflat as ff
 from fedflat.cli import main
 from fedflat.composition.info import MethodInfo, method_info
+from fedflat.experiments.results.run_settings import differences, settings
 from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
 from fedflat.report.run_command import command
-from fedflat.report.run_names import differences
 from report.written_runs import EXPERIMENT
 
 SAID = {
@@ -104,7 +104,7 @@ def test_stack() -> None:
 
 def test_seeds_do_not_set_runs_apart() -> None:
     texts = [ExperimentTexts.from_json({**EXPERIMENT, "seed": seed}) for seed in (0, 1)]
-    assert differences(texts) == [{}, {}]
+    assert differences([(one.method, settings(one)) for one in texts]) == [{}, {}]
 
 
 def test_a_task_is_reported_where_the_data_are_for_another() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from fedflat.cli.values import memory, path, real, scalar, target, whole
+from fedflat.cli.values import memory, path, real, scalar, several_values, target, whole
 from fedflat.settings.groups import (
     DATA,
     EVALUATION,
@@ -47,8 +47,10 @@ _READ = {"int": whole, "float": real, "Scalar": scalar, "bytes": memory}
 class Options:
     """The argument groups of a parser, by title; groups without arguments are not printed."""
 
-    def __init__(self, parser: argparse.ArgumentParser, *titles: str) -> None:
-        self.parser = parser
+    def __init__(
+        self, parser: argparse.ArgumentParser, *titles: str, several: bool = False
+    ) -> None:
+        self.parser, self.several = parser, several
         self.groups = {
             title: parser.add_argument_group(title)
             for title in (COMMON, *titles, *PURPOSES, OUTPUT)
@@ -74,7 +76,9 @@ class Options:
         if one.kind == "bool":
             action = self.add(title, one.option, action="store_true", default=default, help=help)
         else:
-            read = _READ.get(one.about.unit or one.kind, str)
+            read: Callable[[str], Any] = _READ.get(one.about.unit or one.kind, str)
+            if self.several and one in SETTINGS and read is not str:
+                read = several_values(read)
             action = self.add(
                 title, one.option, type=read, default=default, metavar=one.about.metavar, help=help
             )

@@ -43,7 +43,7 @@ def train_new(args: Namespace, methods: list[str]) -> int:
     _conclude(results, args, folder)
     preset = chosen(args)
     if preset and not args.quiet:
-        print(beside(preset, results, _settings(args), args.stretch), file=sys.stderr)
+        print(beside(preset, results, given_settings(args), args.stretch), file=sys.stderr)
     return 0
 
 
@@ -77,7 +77,7 @@ def train_on(args: Namespace) -> int:
 @opened_once()
 def _begin(args: Namespace, methods: list[str]) -> tuple[Path, list[Result]]:
     preset = chosen(args)
-    settings = settings_of(preset, _settings(args), getattr(args, "stretch", False))
+    settings = settings_of(preset, given_settings(args), getattr(args, "stretch", False))
     methods = [settings.pop("method")] if preset else methods
     each = experiments(methods, settings.pop("on"), seeds_of(args, preset), **settings)
     labelled([repr(exp.method) for exp in each], read_labels(args.labels))  # before training
@@ -114,7 +114,7 @@ def _profile(args: Namespace, reporter: Reporter) -> Wanted:
     return (lambda profile: reporter.print_line(f"\n{text(profile)}\n")) if args.profile else False
 
 
-def _settings(args: Namespace) -> dict[str, Any]:
+def given_settings(args: Namespace) -> dict[str, Any]:
     """The settings that were given; the others have the defaults of `experiment`."""
     names = (one.name for one in SETTINGS if one.name != "seed")
     settings = {name: getattr(args, name) for name in names if hasattr(args, name)}

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 from argparse import ArgumentTypeError
+from collections.abc import Callable
+from typing import Any
 
-from fedflat.errors import MOST_BYTES, shown
+from fedflat.errors import MOST_BYTES, SpellingError, shown
+from fedflat.registry.choices import split_values
 
 LONGEST_NAME, LONGEST_PATH = 255, 4095
 """The largest number of bytes of a file name, and of a path."""
@@ -42,6 +45,26 @@ def scalar(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
+
+
+def several_values(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A converter of a value, of several values with commas between them, or of a choice in
+    braces, which is read later.
+
+    >>> several_values(real)("0.1,1"), several_values(real)("2"), several_values(real)("{1, 2}")
+    ([0.1, 1.0], 2.0, '{1, 2}')
+    """
+
+    def converted(text: str) -> Any:
+        if "{" in text:
+            return text
+        try:
+            values = [read(value) for value in split_values(text)]
+        except SpellingError as error:
+            raise ArgumentTypeError(str(error)) from None
+        return values if len(values) > 1 else values[0]
+
+    return converted
 
 
 def share(text: str) -> float:

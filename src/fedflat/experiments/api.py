@@ -25,6 +25,7 @@ from fedflat.experiments.experiment import (
 )
 from fedflat.experiments.results.results import Result, Results
 from fedflat.experiments.run_folder.run_folder import PAUSE
+from fedflat.experiments.search_space import Configuration, families
 from fedflat.experiments.study import Reporter, run_many, run_one
 from fedflat.registry.plain_values import plain
 from fedflat.registry.specs import parse
@@ -142,7 +143,7 @@ def run(
         ``loss(outputs, targets)``, the mean loss of a batch, in place of the task's own.
     """
     refuse_unknown(run, settings)
-    config, others = _how(settings)
+    config, others = execution_of(settings)
     exp = experiment(method, on, rounds=rounds, seed=seed, loss=loss, **others)
     folder = None if out is None else Path(out)
     with reporter_for(reporter, quiet=quiet) as reporter:
@@ -169,6 +170,10 @@ def compare(
 ) -> Results:
     """Run several methods with the same seeds, clients and batches.
 
+    A setting that is a list, such as ``lr=[0.01, 0.1]``, and a choice in a text, such as
+    ``"fedsam(rho={0.05, 0.1})"``, are run with each of their values. `sweep` also chooses between
+    them, by a validation set.
+
     Returns the `Results`, which print as a table.
 
     methods
@@ -193,7 +198,7 @@ def compare(
         ``loss(outputs, targets)``, the mean loss of a batch, in place of the task's own.
     """
     refuse_unknown(compare, settings)
-    config, others = _how(settings)
+    config, others = execution_of(settings)
     each = experiments(methods, on, seeds, rounds=rounds, loss=loss, **others)
     folder = None if out is None else Path(out)
     with reporter_for(reporter, quiet=quiet) as reporter:
@@ -226,7 +231,7 @@ def resume(
         return Results(study.resume(folder, reporter=reporter, **settings))
 
 
-def _how(settings: Mapping[str, Any]) -> tuple[ExecutionConfig, dict[str, Any]]:
+def execution_of(settings: Mapping[str, Any]) -> tuple[ExecutionConfig, dict[str, Any]]:
     """Where the computing is done, and the other settings."""
     others: dict[str, Any] = dict(settings)
     return ExecutionConfig(
@@ -237,21 +242,41 @@ def _how(settings: Mapping[str, Any]) -> tuple[ExecutionConfig, dict[str, Any]]:
 def experiments(
     methods: Sequence[Method | str], on: DataSpec | str, seeds: int | Sequence[int], **settings: Any
 ) -> list[Experiment]:
-    """Every method with every seed."""
+    """Every method with every seed, and every value of the settings that have several."""
+    seeds = different_seeds(seeds)
+    if not methods:
+        raise SettingError("compare: no method was given. Name at least one, such as 'fedavg'.")
+    each = [one for family in families(methods, {"on": on, **settings}) for one in family.grid()]
+    return experiments_of(each, seeds)
+
+
+def experiments_of(
+    each: Sequence[Configuration], seeds: Sequence[int], who: str = "compare"
+) -> list[Experiment]:
+    """Every configuration with every seed."""
+    data = {repr(one.settings["on"]): data_set(one.settings["on"]) for one in each}
+    read = [
+        (parse(one.method, "method"), one) if isinstance(one.method, str) else (one.method, one)
+        for one in each
+    ]
+    made = [
+        (method, {**one.settings, "on": data[repr(one.settings["on"])]}) for method, one in read
+    ]
+    for place, (method, _) in enumerate(made):
+        if made[place] in made[:place]:
+            raise SettingError(f"{who}: {method!r} was given twice. Leave one of them out.")
+    return [experiment(method, seed=seed, **others) for method, others in made for seed in seeds]
+
+
+def different_seeds(seeds: int | Sequence[int], who: str = "compare") -> Sequence[int]:
+    """The seeds that were given, as how many or as a list."""
     seeds = plain(seeds)
     if isinstance(seeds, int):
-        number("compare", "seeds", seeds, low=1, high=MOST_RUNS, whole=True)
+        number(who, "seeds", seeds, low=1, high=MOST_RUNS, whole=True)
         seeds = range(seeds)
     if not isinstance(seeds, Sequence) or len(set(seeds)) < len(seeds) or not len(seeds):
         raise SettingError(
-            "compare: seeds must be how many, or a list of different ones, at least one, found "
+            f"{who}: seeds must be how many, or a list of different ones, at least one, found "
             f"{shown(seeds)}."
         )
-    read = [parse(m, "method") if isinstance(m, str) else m for m in methods]
-    if not read:
-        raise SettingError("compare: no method was given. Name at least one, such as 'fedavg'.")
-    twice = [repr(m) for i, m in enumerate(read) if m in read[:i]]
-    if twice:
-        raise SettingError(f"compare: {twice[0]} was given twice. Leave one of them out.")
-    on = data_set(on)
-    return [experiment(m, on, seed=seed, **settings) for m in read for seed in seeds]
+    return seeds

@@ -31,6 +31,7 @@ from fedflat.experiments.progress import OnProgress, StudyTime
 from fedflat.experiments.recording import Recorder, recording_callback
 from fedflat.experiments.remarks import partition_notes, remarks
 from fedflat.experiments.results.results import Result
+from fedflat.experiments.results.run_settings import differences, settings
 from fedflat.experiments.round_end import OnRoundEnd, functions_of
 from fedflat.experiments.run_folder.fingerprint import origin_of
 from fedflat.experiments.run_folder.groups import damaged_groups
@@ -82,6 +83,7 @@ def run_one(
     checkpoint_every: float = PAUSE,
     profile: Wanted = False,
     until: int | None = None,
+    tried: int = 1,
 ) -> Result:
     """Run an experiment from its beginning, in a new folder if ``out`` names one.
 
@@ -93,6 +95,7 @@ def run_one(
         checkpoint_every: least time between two checkpoints, in seconds.
         profile: whether to measure where the time goes, or a function that receives the profile.
         until: the round to stop after for now, see `train`.
+        tried: how many settings of its method a sweep tries, if it belongs to one.
 
     Returns:
         The result, as far as the run got.
@@ -104,7 +107,7 @@ def run_one(
     config = config.resolved(config.loads(setup), reporter.note)
     run_folder: RunFolder = RunFolder()
     if out is not None:
-        run_folder = _create(setup, config, out, checkpoint_every, reporter)
+        run_folder = _create(setup, config, out, checkpoint_every, reporter, tried)
     return _train(
         setup,
         config,
@@ -125,7 +128,12 @@ def _note_partitions(each: Iterable[Experiment], reporter: Reporter) -> None:
 
 
 def _create(
-    setup: RunSetup, config: ExecutionConfig, out: Path, pause: float, reporter: Reporter
+    setup: RunSetup,
+    config: ExecutionConfig,
+    out: Path,
+    pause: float,
+    reporter: Reporter,
+    tried: int = 1,
 ) -> DiskRunFolder:
     require_text_form(setup.exp)
     return DiskRunFolder.create(
@@ -134,6 +142,7 @@ def _create(
         config.as_json(),
         origin=origin_of(setup),
         info=setup.exp.info(),
+        tried=tried,
         pause=pause,
         print_line=reporter.print_line,
     )
@@ -149,11 +158,13 @@ def run_many(
     checkpoint_every: float = PAUSE,
     profile: Wanted = False,
     target: float | None = None,
+    tried: Sequence[int] | None = None,
 ) -> list[Result]:
     """Run several experiments, one after the other, each in its own folder under ``out``.
 
-    ``target`` is the score to reach; it is stored with the study, for reports. Other arguments are
-    those of `run_one`.
+    ``target`` is the score to reach; it is stored with the study, for reports. ``tried`` says for
+    each experiment how many settings of its method a sweep tries. Other arguments are those of
+    `run_one`.
     """
     check_pause(checkpoint_every)
     loads: list[RunLoad] = []
@@ -163,23 +174,39 @@ def run_many(
         loads += config.loads(setup)
     _note_partitions({repr(exp.on): exp for exp in reversed(experiments)}.values(), reporter)
     config = config.resolved(loads, reporter.note)
+    tried = tried or [1] * len(experiments)
     names = folder_names(experiments)
     if out is not None:
-        for exp in experiments:
-            require_text_form(exp)
-        make_folder(out)
-        runs = [PlannedRun(n, e.texts()) for n, e in zip(names, experiments, strict=True)]
-        new_plan(runs, config.as_json(), target).write(out)
+        write_plan(experiments, config, out, target, tried)
     results, study = [], StudyTime([(repr(exp.method), exp.rounds) for exp in experiments])
-    for place, (name, exp) in enumerate(zip(names, experiments, strict=True), 1):
+    for place, (name, exp, count) in enumerate(zip(names, experiments, tried, strict=True), 1):
         setup = prepare(exp, config.device)
         run_folder = (
             RunFolder()
             if out is None
-            else _create(setup, config, out / name, checkpoint_every, reporter)
+            else _create(setup, config, out / name, checkpoint_every, reporter, count)
         )
-        results.append(_train(setup, config, run_folder, reporter, place, study, profile))
+        result = _train(setup, config, run_folder, reporter, place, study, profile)
+        results.append(replace(result, tried=count))
     return results
+
+
+def write_plan(
+    experiments: Sequence[Experiment],
+    config: ExecutionConfig,
+    out: Path,
+    target: float | None,
+    tried: Sequence[int],
+) -> None:
+    """Make the folder of a study, with a study.json that names its runs."""
+    for exp in experiments:
+        require_text_form(exp)
+    make_folder(out)
+    runs = [
+        PlannedRun(name, exp.texts(), count)
+        for name, exp, count in zip(folder_names(experiments), experiments, tried, strict=True)
+    ]
+    new_plan(runs, config.as_json(), target).write(out)
 
 
 def resume(
@@ -226,9 +253,8 @@ def resume(
             exp = from_texts(entry.experiment, on=on, model=model, loss=loss)
             at = folder / entry.folder
             if not is_run(at):
-                run_folder = _create(
-                    prepare(exp, config.device), config, at, checkpoint_every, reporter
-                )
+                setup = prepare(exp, config.device)
+                run_folder = _create(setup, config, at, checkpoint_every, reporter, entry.tried)
             else:
                 run_folder = DiskRunFolder.open(
                     at, pause=checkpoint_every, print_line=reporter.print_line
@@ -345,11 +371,18 @@ def check_until(until: int | None) -> None:
 
 
 def folder_names(experiments: Sequence[Experiment]) -> list[str]:
-    """A short, different name for each run: its place, its method, its seed."""
-    methods = list(dict.fromkeys(repr(exp.method) for exp in experiments))
+    """A short, different name for each run: its place, its method and the settings that differ
+    between runs of the method, its seed."""
+    texts = [exp.texts() for exp in experiments]
+    apart = differences([(one.method, settings(one)) for one in texts])
+    called = [
+        " ".join([one.method, *(f"{name}={value}" for name, value in own.items())])
+        for one, own in zip(texts, apart, strict=True)
+    ]
+    places = {name: place for place, name in enumerate(dict.fromkeys(called), 1)}
     return [
-        f"{methods.index(repr(exp.method)) + 1:02d}-{_slug(repr(exp.method))}/seed-{exp.seed}"
-        for exp in experiments
+        f"{places[name]:02d}-{_slug(name)}/seed-{exp.seed}"
+        for name, exp in zip(called, experiments, strict=True)
     ]
 
 

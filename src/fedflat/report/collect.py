@@ -29,6 +29,7 @@ from fedflat.analysis.analysis import analyses
 from fedflat.analysis.shown_values import short
 from fedflat.experiments.results.method_labels import Labels, labelled, without_arguments
 from fedflat.experiments.results.results import Result
+from fedflat.experiments.results.run_settings import settings
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import Summary
 from fedflat.experiments.results.tables import table
@@ -305,9 +306,7 @@ def _run(run: ReportRun, place: int) -> Document:
         "fedflat": record.version,
         "machine": {str(k): str(v) for k, v in record.machine.items()},
         "settings": {
-            k: _spelled(v)
-            for k, v in making.not_default(making.settings(exp)).items()
-            if k != "seed"
+            k: _spelled(v) for k, v in making.not_default(settings(exp)).items() if k != "seed"
         },
         "command": making.command(exp, record.execution, record.info),
         "replayed": exp.replayed,
@@ -321,7 +320,7 @@ def _spelled(value: object) -> str:
 
 def _shared(runs: Sequence[ReportRun]) -> list[str]:
     """The names of the settings that are the same in all runs."""
-    every = [making.settings(run.record.experiment) for run in runs]
+    every = [settings(run.record.experiment) for run in runs]
     names = dict.fromkeys(name for one in every for name in one)
     return [name for name in names if len({json.dumps(one.get(name)) for one in every}) == 1]
 

@@ -6,27 +6,13 @@ from collections.abc import Iterable, Mapping
 from shlex import quote
 from typing import Any
 
+from fedflat.experiments.results.run_settings import OF_A_RUN, settings
 from fedflat.experiments.run_folder.experiment_texts import TASK, ExperimentInfo, ExperimentTexts
 from fedflat.experiments.run_folder.plugins_needed import missing
-from fedflat.settings.groups import MACHINE, SETTINGS
+from fedflat.settings.groups import MACHINE
 from fedflat.settings.setting import as_option
 
-OF_A_RUN = [one for one in SETTINGS if one.name not in ("cohorts", "orders")]
 _OMITTED = {one.name: one.omitted_value for one in (*OF_A_RUN, *MACHINE) if one.name != "seed"}
-
-
-def settings(experiment: ExperimentTexts) -> dict[str, Any]:
-    """The settings that a run has, by the names of their options.
-
-    >>> saved = {"method": "fedavg()", "rounds": 5, "local": {"lr": 0.1}, "seed": 1}
-    >>> settings(ExperimentTexts.from_json(saved))
-    {'rounds': 5, 'lr': 0.1, 'seed': 1}
-    """
-    return {
-        one.name: group[one.path[-1]]
-        for one in OF_A_RUN
-        if one.path[-1] in (group := experiment.group(one))
-    }
 
 
 def not_default(found: dict[str, Any]) -> dict[str, Any]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fedflat.experiments.results.method_labels import Labels, labelled, without_arguments
-from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
+from fedflat.experiments.results.run_settings import arguments, differences, settings
 from fedflat.report.load import ReportRun
-from fedflat.report.run_command import OF_A_RUN, settings
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ def run_names(runs: Sequence[ReportRun], labels: Labels) -> list[RunName]:
     named: dict[int, RunName] = {}
     for scenario in dict.fromkeys(run.result.scenario for run in runs):
         own = [place for place, run in enumerate(runs) if run.result.scenario == scenario]
-        apart = differences([texts[place] for place in own])
+        apart = differences([(texts[place].method, settings(texts[place])) for place in own])
         methods = list(dict.fromkeys(texts[place].method for place in own))
         for place, differing in zip(own, apart, strict=True):
             method, label = texts[place].method, called[place]
@@ -55,29 +52,6 @@ def run_names(runs: Sequence[ReportRun], labels: Labels) -> list[RunName]:
             short = label if label != method else without_arguments(method)
             named[place] = RunName(method, label, short, differing, own_arguments)
     return [named[place] for place in range(len(runs))]
-
-
-def differences(experiments: Sequence[ExperimentTexts]) -> list[dict[str, Any]]:
-    """For each run, the settings in which it differs from other runs of its method, but for the
-    seed.
-
-    >>> saved = [{"method": "a"}, {"method": "b", "rounds": 1}, {"method": "b", "rounds": 2}]
-    >>> differences(list(map(ExperimentTexts.from_json, saved)))
-    [{}, {'rounds': 1}, {'rounds': 2}]
-    """
-    values: dict[str, dict[str, set[str]]] = {}
-    spelled = [
-        {name: json.dumps(value) for name, value in settings(exp).items() if name != "seed"}
-        for exp in experiments
-    ]
-    for exp, own in zip(experiments, spelled, strict=True):
-        alike = values.setdefault(exp.method, {})
-        for one in OF_A_RUN:
-            alike.setdefault(one.name, set()).add(own.get(one.name, "null"))
-    return [
-        {name: settings(exp)[name] for name in own if len(values[exp.method][name]) > 1}
-        for exp, own in zip(experiments, spelled, strict=True)
-    ]
 
 
 def differing_arguments(method: str, among: Sequence[str]) -> dict[str, str]:
@@ -103,26 +77,3 @@ def differing_arguments(method: str, among: Sequence[str]) -> dict[str, str]:
         f"{pieces[at]}.{name}" if name in twice else name: own.get((at, name), "default")
         for at, name in kept
     }
-
-
-def arguments(method: str) -> dict[tuple[int, str], str]:
-    """The arguments of the pieces of a method, by the place of the piece and the name.
-
-    >>> arguments("fedsam(rho=warmup(0.1, 0.2, 9)) + swa(start=0.75)")
-    {(0, 'rho'): 'warmup(0.1, 0.2, 9)', (1, 'start'): '0.75'}
-    """
-    found: dict[tuple[int, str], str] = {}
-    for place, piece in enumerate(_pieces(ast.parse(method, mode="eval").body)):
-        if not isinstance(piece, ast.Call):
-            raise ValueError(f"{method} is not a sum of calls")
-        found |= {
-            (place, f"argument {i + 1}"): ast.unparse(one) for i, one in enumerate(piece.args)
-        }
-        found |= {(place, str(one.arg)): ast.unparse(one.value) for one in piece.keywords}
-    return found
-
-
-def _pieces(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return [*_pieces(node.left), *_pieces(node.right)]
-    return [node]

@@ -16,6 +16,7 @@ from fedflat.data.info import VALIDATION
 from fedflat.errors import SettingError, choice
 from fedflat.experiments.results.method_labels import Labels, labelled
 from fedflat.experiments.results.plots import plot_curves
+from fedflat.experiments.results.run_settings import differences, method_columns, settings
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import summarise
 from fedflat.experiments.results.tables import FORMATS, table
@@ -79,6 +80,10 @@ class Result:
     """Whether the validation set chooses the evaluation that counts."""
     folder: Path | None = field(default=None, compare=False)
     """Its run folder; None if the results are kept in memory only."""
+    settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Its settings, by the names of their options."""
+    tried: int = field(default=1, compare=False)
+    """How many settings of its method a sweep tries; 1 without a sweep."""
 
     @classmethod
     def of(
@@ -107,6 +112,7 @@ class Result:
             texts.digest_without_attack,
             Scenario.of(texts, info=exp.info().data),
             exp.evaluate.by_validation,
+            settings=settings(texts),
         )
 
     @classmethod
@@ -163,6 +169,8 @@ class Result:
                 exp, record.origin.data, record.recorded_info.data if record.recorded_info else None
             ),
             by_validation=exp.by_validation,
+            settings=settings(exp),
+            tried=record.tried,
         )
 
     @property
@@ -315,7 +323,8 @@ class Results(list[Result]):
         return self._table("html") if self else "no results"
 
     def _table(self, style: str) -> str:
-        return table(summarise(self, None), None, min(self[0].last, self[0].rounds), style)
+        own = summarise(self.labelled({}), None)
+        return table(own, None, min(self[0].last, self[0].rounds), style)
 
     def table(
         self,
@@ -363,11 +372,18 @@ class Results(list[Result]):
 
     def labelled(self, labels: Labels) -> Results:
         """The same runs under other names of their methods, such as ``{"fedsam(...)": "FedSAM"}``.
+        Runs of one method with different settings get these settings in their names.
 
         labels
             Names by the texts of methods; ``...`` stands for any arguments.
         """
         names = labelled([result.method for result in self], labels)
+        for scenario in dict.fromkeys(result.scenario for result in self):
+            own = [place for place, one in enumerate(self) if one.scenario == scenario]
+            apart = differences([(self[place].method, self[place].settings) for place in own])
+            for place, differing in zip(own, apart, strict=True):
+                named = (f"{name}={value}" for name, value in differing.items())
+                names[place] = ", ".join([names[place], *named])
         return Results(
             replace(result, method=name) for result, name in zip(self, names, strict=True)
         )
@@ -391,7 +407,11 @@ class Results(list[Result]):
         return first if sensible else None
 
     def frame(self) -> Any:
-        """Every evaluation of every run as a row of a pandas DataFrame, if pandas is there."""
+        """Every evaluation of every run as a row of a pandas DataFrame, if pandas is there.
+
+        There is a column for each setting of the runs, such as ``lr``, and for each argument of a
+        method, such as ``rho``. A column of the evaluations keeps its name.
+        """
         try:
             pandas: Any = import_module("pandas")
         except ImportError:
@@ -400,7 +420,17 @@ class Results(list[Result]):
                 "(pip install pandas), or take the evaluations as a list of dicts: result.rows."
             ) from None
         return pandas.DataFrame(
-            [{"method": r.method, "seed": r.seed, **_flat(row)} for r in self for row in r.rows]
+            [
+                {
+                    "method": r.method,
+                    "seed": r.seed,
+                    **r.settings,
+                    **method_columns(r.method),
+                    **_flat(row),
+                }
+                for r in self
+                for row in r.rows
+            ]
         )
 
 

@@ -79,6 +79,8 @@ class Summary:
     """The data, their partition, and the task."""
     loss_spread: float = math.nan
     """The standard deviation of the loss over seeds."""
+    tried: int = 1
+    """How many settings of the method a sweep tries; 1 without a sweep."""
 
 
 def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
@@ -148,6 +150,7 @@ def _summary(runs: list[Result], target: float | None, among: Sequence[Result]) 
         notes=tuple(dict.fromkeys(note for run in runs for note in run.scenario.notes)),
         scenario=runs[0].scenario,
         loss_spread=spread([run.final("loss") for run in runs]),
+        tried=max(run.tried for run in runs),
     )
 
 

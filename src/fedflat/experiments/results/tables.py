@@ -28,6 +28,7 @@ FORMATS = ("csv", *STYLES)
 NOT_IN_PAPERS = ("last", "best", "sent", "simulated", "speed")
 """Columns that a LaTeX table has only if they are asked for."""
 CHOSEN = "the evaluation with the best score on the validation set"
+TRIED = "tried"
 OPTIMISTIC = "Best is optimistic: the test set chose it."
 Draw = Callable[[TableContent], str]
 NOTHING = (math.nan, math.nan)
@@ -107,6 +108,7 @@ def _selected(found: list[Column], wanted: Sequence[str] | None, style: str) -> 
 
 
 APART = "These runs are on different data sets, partitions or tasks. Each has a table; they are not compared."
+SETTINGS_TRIED = "Settings tried: in the sweep that the runs of the method belong to."
 CHOSEN_APART = "The validation set chose the round of some of these runs. They are not compared with the others."
 
 
@@ -164,6 +166,8 @@ def _columns(summaries: Sequence[Summary], target: float | None) -> list[Column]
                 lambda s: f"{s.epsilon:.2f}" if math.isfinite(s.epsilon) else "-",
             )
         )
+    if any(summary.tried > 1 for summary in summaries):
+        found.append(Column(TRIED, "settings tried", lambda s: str(s.tried)))
     return found + _costs(headline, target, some(lambda s: s.clock))
 
 
@@ -285,6 +289,8 @@ def _foot(summaries: Sequence[Summary], keys: set[str], last: int) -> str:
         foot += f"\nDrop: how much worse the {headline.label} is than that of the same run without its attack."
     if "personal" in keys:
         foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
+    if TRIED in keys:
+        foot += f"\n{SETTINGS_TRIED}"
     if "epsilon" in keys:
         foot += "\nEpsilon: the privacy budget of the run for the delta of its dp(); - without a guarantee."
     if keys & {"simulated", "simulated_to_target"}:

@@ -13,6 +13,7 @@ module reads the file. The keys of the file are
     machine      Python, PyTorch, system and processor
     info         what the method and the data are, for reports, see `ExperimentInfo`
     recorded     the labels of recorded metrics, for reports
+    tried        how many settings of its method a sweep tries, if it belongs to one
     end          the lengths of the logs and the model files, with digests, once the run has ended
 """
 
@@ -187,6 +188,8 @@ class RunRecord:
     """None as long as the run has not ended."""
     recorded_info: ExperimentInfo | None = None
     """What the texts meant when the run was made; None in folders that lack it."""
+    tried: int = 1
+    """How many settings of its method a sweep tries; 1 without a sweep."""
     _made: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """What never changes, as it was read: it is written back as it is."""
 
@@ -197,6 +200,7 @@ class RunRecord:
         execution: Mapping[str, Any],
         origin: Origin,
         info: ExperimentInfo | None = None,
+        tried: int = 1,
     ) -> RunRecord:
         """The record of a run that begins now."""
         made = {
@@ -207,7 +211,7 @@ class RunRecord:
             "origin": origin.as_json(),
         }
         found = {**made, "status": "running", "how": dict(execution), "identity": identity(made)}
-        return replace(cls.from_json(found), recorded_info=info)
+        return replace(cls.from_json(found), recorded_info=info, tried=tried)
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> RunRecord:
@@ -224,6 +228,7 @@ class RunRecord:
             saved.get("recorded", {}),
             None if "end" not in saved else RunEnd.from_json(saved["end"]),
             None if "info" not in saved else ExperimentInfo.from_json(saved["info"]),
+            saved.get("tried", 1),
             {name: saved[name] for name in _MADE},
         )
 
@@ -239,6 +244,8 @@ class RunRecord:
             saved["info"] = self.recorded_info.as_json()
         if self.recorded:
             saved["recorded"] = {key: dict(labels) for key, labels in self.recorded.items()}
+        if self.tried > 1:
+            saved["tried"] = self.tried
         if self.end is not None:
             end = self.end.as_json()
             saved["end"] = {**end, "digest": sign([self.identity, self.status, end])}

@@ -144,15 +144,16 @@ class DiskRunFolder(RunFolder):
         *,
         origin: Origin = Origin(),
         info: ExperimentInfo | None = None,
+        tried: int = 1,
         pause: float = PAUSE,
         print_line: PrintLine = lambda text: None,
     ) -> DiskRunFolder:
         """Create the folder of a new run; ``origin`` identifies its data and its module, and
-        ``info`` is what reports say about it."""
+        ``info`` is what reports say about it; ``tried`` is how many settings a sweep tries."""
         check_pause(pause)
         make_folder(folder)
         lock = hold(folder)
-        record = RunRecord.new(experiment, execution, origin, info)
+        record = RunRecord.new(experiment, execution, origin, info, tried)
         record.write(folder)
         return cls(folder, record, lock, pause, print_line)
 

@@ -107,6 +107,7 @@ RUN = {
         ),
     },
     "recorded?": {"*": {"title": str, "note": str, "entries": str, "unit": str, "drawing?": str}},
+    "tried?": int,
     "end?": {
         "metrics": MARK,
         "recorded": MARK,
@@ -117,7 +118,7 @@ RUN = {
 }
 STUDY = {
     "fedflat": str,
-    "runs": [{"folder": str, "experiment": EXPERIMENT}],
+    "runs": [{"folder": str, "experiment": EXPERIMENT, "tried?": int}],
     "how": HOW,
     "place": (str, None),
     "target?": float,

@@ -30,6 +30,19 @@ class PlannedRun:
     folder: str
     """Its folder, within that of the study."""
     experiment: ExperimentTexts
+    tried: int = 1
+    """How many settings of its method a sweep tries; 1 without a sweep."""
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> PlannedRun:
+        """Read an entry of study.json."""
+        texts = ExperimentTexts.from_json(saved["experiment"])
+        return cls(saved["folder"], texts, saved.get("tried", 1))
+
+    def as_json(self) -> dict[str, Any]:
+        """Its entry in study.json."""
+        saved = {"folder": self.folder, "experiment": self.experiment.as_json()}
+        return saved if self.tried == 1 else {**saved, "tried": self.tried}
 
 
 @dataclass(frozen=True)
@@ -48,19 +61,14 @@ class StudyPlan:
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> StudyPlan:
         """Read a JSON object that matches the schema `STUDY`."""
-        runs = (
-            PlannedRun(run["folder"], ExperimentTexts.from_json(run["experiment"]))
-            for run in saved["runs"]
-        )
+        runs = map(PlannedRun.from_json, saved["runs"])
         return cls(tuple(runs), saved["how"], saved["place"], saved.get("target"), saved["fedflat"])
 
     def as_json(self) -> dict[str, Any]:
         """The content of study.json without its digest."""
         saved = {
             "fedflat": self.version,
-            "runs": [
-                {"folder": run.folder, "experiment": run.experiment.as_json()} for run in self.runs
-            ],
+            "runs": [run.as_json() for run in self.runs],
             "how": dict(self.execution),
             "place": self.place,
         }

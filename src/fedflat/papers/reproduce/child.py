@@ -1,4 +1,4 @@
-"""One run of a table, in its own process.
+"""One run of a table or of a sweep, in its own process.
 
     python -m fedflat.papers.reproduce.child FOLDER RUN UNTIL WORKERS NICE SECONDS PLUGIN...
 
@@ -19,17 +19,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fedflat.data.files.paths import remembered
 from fedflat.errors import FedflatError
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.interrupt import STOPPED
 from fedflat.execution.workers import Workers
-from fedflat.experiments.execution_config import ExecutionConfig, executor_text
+from fedflat.experiments.execution_config import merge_config
 from fedflat.experiments.experiment import Experiment, from_texts
 from fedflat.experiments.progress import OnProgress, Progress
 from fedflat.experiments.run_folder.study_file import read_plan
 from fedflat.experiments.study import Reporter, resume, run_one
 from fedflat.files import open_file
-from fedflat.papers.reproduce.plan import open_plan
+from fedflat.papers.reproduce.plan import FILE, open_plan
 from fedflat.registry.plugins import load_plugin
 
 MIN_INTERVAL = 0.5
@@ -60,13 +61,18 @@ def main(words: list[str]) -> int:
         if (folder / name / "run.json").exists():
             resume(folder / name, executor=pool, **options)
         else:
-            run_one(
-                planned_experiment(folder, name),
-                ExecutionConfig(**executor_text(pool)),
-                folder / name,
-                **options,
-            )
-        _measure(folder, name, until)
+            plan = read_plan(folder)
+            planned = next(run for run in plan.runs if run.folder == name)
+            with remembered(plan.place):
+                run_one(
+                    from_texts(planned.experiment),
+                    merge_config(plan.execution, {"executor": pool}),
+                    folder / name,
+                    tried=planned.tried,
+                    **options,
+                )
+        if (folder / FILE).exists():
+            _measure(folder, name, until)
     except KeyboardInterrupt:
         return STOPPED
     except FedflatError as error:
@@ -97,11 +103,6 @@ def set_niceness(nice: int) -> None:
     os.nice(nice)
     with suppress(OSError):  # no autogroups, or no permission
         Path("/proc/self/autogroup").write_text(str(nice))
-
-
-def planned_experiment(folder: Path, name: str) -> Experiment:
-    """Return the experiment of a run that has not started."""
-    return next(from_texts(run.experiment) for run in read_plan(folder).runs if run.folder == name)
 
 
 def send(**message: Any) -> None:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedflat.errors import printable
+from fedflat.papers.reproduce.plan import TablePlan
 from fedflat.papers.reproduce.scheduler import RunningJob, RunScheduler
 from fedflat.papers.reproduce.summary import TableLine, common_prefix, lines
 from fedflat.papers.reproduce.verdict import DIFFERS, NONE, ORDER, WITHIN
@@ -28,7 +29,7 @@ NARROW = 80
 class LiveTable:
     """Shows the progress of `RunScheduler.work`."""
 
-    def __init__(self, several: RunScheduler, console: Console) -> None:
+    def __init__(self, several: RunScheduler[TablePlan], console: Console) -> None:
         self.scheduler, self.console = several, console
         self.live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         self._shown = -math.inf

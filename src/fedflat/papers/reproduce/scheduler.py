@@ -9,17 +9,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Generic, Protocol, TypeVar
 
 from fedflat.execution.interrupt import STOPPED
 from fedflat.files import open_file
 from fedflat.kernels.allocator import huge_pages
-from fedflat.papers.reproduce.plan import TablePlan
-from fedflat.papers.reproduce.run_sharing import Job
 from fedflat.registry.plugins import named_plugins
 
 LOG = "log.txt"
@@ -28,11 +26,30 @@ TICK = 0.1
 """Seconds between two checks of the processes."""
 
 
+class Planned(Protocol):
+    """A run, by its folder inside that of all runs."""
+
+    @property
+    def folder(self) -> str:
+        """Its folder."""
+
+
+class Plan(Protocol):
+    """What is to be run: the folder of all runs, and where each stops."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of all runs."""
+
+    def until(self, job: Any) -> int:
+        """The round after which a run stops."""
+
+
 @dataclass
 class RunningJob:
     """A run whose process is running."""
 
-    job: Job
+    job: Planned
     process: subprocess.Popen[str]
     log: IO[str]
     path: Path
@@ -56,11 +73,14 @@ class RunningJob:
                 self.messages.append(message["line"])
 
 
+P = TypeVar("P", bound=Plan)
+
+
 @dataclass
-class RunScheduler:
+class RunScheduler(Generic[P]):
     """Runs the jobs of a plan, `jobs` at a time. Call `work` once."""
 
-    plan: TablePlan
+    plan: P
     jobs: int
     workers: int
     """Clients of a run that train in parallel, each in a process with one thread."""
@@ -71,7 +91,7 @@ class RunScheduler:
     failed: dict[str, str] = field(default_factory=dict)
     """Runs that ended with an error, and the last line of their logs."""
 
-    def work(self, waiting: list[Job], look: Callable[[], None]) -> None:
+    def work(self, waiting: Sequence[Planned], look: Callable[[], None]) -> None:
         """Run all jobs. `look` is called regularly.
 
         On Ctrl-C or SIGTERM, all runs write a checkpoint before this ends.
@@ -88,7 +108,7 @@ class RunScheduler:
             finally:
                 self._stop()
 
-    def _start(self, job: Job) -> None:
+    def _start(self, job: Planned) -> None:
         place = self.plan.folder / job.folder
         place.parent.mkdir(parents=True, exist_ok=True)
         path = place.parent / f"{place.name}-{LOG}"

@@ -1,0 +1,159 @@
+"""Sweeps: what is run, what is chosen, and what tables say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import fedflat as ff
+from fedflat.cli import main
+from fedflat.errors import SettingError, SpellingError
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.run_folder.study_file import read_plan
+from fedflat.experiments.search_space import families
+from fedflat.registry.choices import read_template
+from fedflat.server.ledger import Ledger
+from fedflat.sweeps.heat_map import cells
+from fedflat.sweeps.selection import axes, best, trials
+from fedflat.sweeps.sweep import planned
+
+DATA = "digits(lda(0), clients=10)"
+
+
+def result(method: str, lr: float, seed: int, validation: float, test: float = 0.5) -> Result:
+    """A finished run with these scores."""
+    row = {
+        "round": 1,
+        "loss": 1.0,
+        "accuracy": test,
+        "tests": {"validation": {"accuracy": validation}},
+    }
+    settings = {"lr": lr, "seed": seed}
+    return Result(method, seed, "done", 1, 1, [row], Ledger(), settings=settings)
+
+
+def test_a_grid_has_every_combination() -> None:
+    methods = ["fedavg", "fedsam(rho={0.1, 0.2, 0.3})"]
+    found = [family.grid() for family in families(methods, {"lr": [0.01, 0.1], "rounds": 3})]
+    assert [len(each) for each in found] == [2, 6]
+    assert [(one.method, one.settings["lr"]) for one in found[1]][:3] == [
+        ("fedsam(rho=0.1)", 0.01),
+        ("fedsam(rho=0.1)", 0.1),
+        ("fedsam(rho=0.2)", 0.01),
+    ]
+
+
+def test_every_run_knows_how_many_settings_are_tried() -> None:
+    each, tried = planned(
+        ["fedavg", "fedsam(rho={0.1, 0.2})"], {"on": DATA, "rounds": 1, "lr": [0.01, 0.1]}, 3
+    )
+    assert len(each) == 18
+    assert tried == [2] * 6 + [4] * 12
+    assert {exp.validation for exp in each} == {0.1}
+
+
+def test_random_settings_lie_in_their_ranges_and_differ() -> None:
+    (family,) = families(["fedsam(rho={log(0.01, 1)})"], {"local_epochs": "{whole(1, 3)}"})
+    drawn = family.drawn(20, seed=1)
+    values = [(float(one.values["rho"]), one.values["local_epochs"]) for one in drawn]
+    assert len(set(values)) == 20
+    assert all(0.01 <= rho <= 1 and epochs in (1, 2, 3) for rho, epochs in values)
+    assert drawn == family.drawn(20, seed=1)
+    assert drawn != family.drawn(20, seed=2)
+    with pytest.raises(SettingError, match="rho has the range"):
+        family.grid()
+
+
+def test_the_validation_set_chooses_and_not_the_test_set() -> None:
+    runs = [
+        result("fedsam(rho=0.1)", 0.1, 0, validation=0.6, test=0.9),
+        result("fedsam(rho=0.1)", 0.1, 1, validation=0.8, test=0.9),
+        result("fedsam(rho=0.2)", 0.1, 0, validation=0.9, test=0.1),
+        result("fedsam(rho=0.2)", 0.1, 1, validation=0.7, test=0.1),
+        result("fedavg()", 0.1, 0, validation=0.5),
+    ]
+    chosen = best(trials(runs))
+    assert {name: one.method for name, one in chosen.items()} == {
+        "fedsam": "fedsam(rho=0.2)",
+        "fedavg": "fedavg()",
+    }
+    assert chosen["fedsam"].score == pytest.approx(0.8)
+
+
+def test_a_setting_that_diverges_with_one_seed_is_not_chosen() -> None:
+    lost = replace(result("fedavg()", 1.0, 0, 0.99), status="diverged")
+    runs = [lost, result("fedavg()", 1.0, 1, 0.99), result("fedavg()", 0.1, 0, 0.2)]
+    each = trials(runs)
+    assert math.isnan(each[0].score)
+    assert best(each)["fedavg"].values["lr"] == 0.1
+
+
+def test_a_heat_map_has_the_best_over_the_other_settings() -> None:
+    runs = [
+        result(f"fedsam(rho={rho}, eta={eta})", lr, 0, lr + rho + eta)
+        for rho in (0.2, 0.1)
+        for eta in (0.0, 0.3)
+        for lr in (0.01, 0.1)
+        if (rho, lr) != (0.2, 0.1)
+    ]
+    each = trials(runs)
+    assert list(axes(each, "fedsam")) == ["lr", "rho", "eta"]
+    across, up, scores = cells(each, "fedsam", "lr", "rho")
+    assert (across, up) == ([0.01, 0.1], [0.1, 0.2])
+    assert scores[0] == pytest.approx([0.41, 0.5])
+    assert scores[1][0] == pytest.approx(0.51)
+    assert math.isnan(scores[1][1])
+
+
+def test_a_sweep_in_memory_says_how_many_were_tried() -> None:
+    found = ff.sweep("fedavg", on=DATA, rounds=1, clients_per_round=2, lr=[0.01, 0.1], quiet=True)
+    assert [run.settings["lr"] for run in found.results] == [0.01, 0.1]
+    assert [run.tried for run in found.results] == [2, 2]
+    assert "settings tried" in found.table()
+    assert len(found.chosen) == 1
+    frame = found.results.frame()
+    assert set(frame["lr"]) == {0.01, 0.1}
+
+
+def test_a_sweep_goes_on_in_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runs are done in this process; continued, a sweep that has ended prints the same."""
+    monkeypatch.setattr(
+        "fedflat.sweeps.sweep.run_study", lambda folder, *rest: ff.resume(folder, quiet=True)
+    )
+    out = tmp_path / "sweep"
+    words = ["fedavg", "--lr", "0.01,0.1", "--on", DATA, "--rounds", "1", "--quiet"]
+    assert main(["sweep", *words, "--clients-per-round", "2", "--out", str(out)]) == 0
+    assert [run.tried for run in read_plan(out).runs] == [2, 2]
+    first = capsys.readouterr().out
+    assert "settings tried" in first
+    assert main(["sweep", "--resume", str(out), "--quiet"]) == 0
+    assert capsys.readouterr().out == first
+    assert main(["table", str(out)]) == 0
+    assert "settings tried" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["fedavg", "--search", "random"], "needs the number of trials"),
+        (["fedsam(rho={0.1, 0.1})"], "is there twice"),
+        (["fedsam(rho={log(0.1, 0.1)})"], "a range has a low and a high number"),
+        (["fedsam(rho={0.1)"], "is not closed"),
+        ([], "no method was given"),
+        (["fedavg", "--resume", "runs/none"], "Leave out METHOD"),
+    ],
+)
+def test_mistakes(words: Sequence[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", *words, "--on", DATA, "--rounds", "1"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_closing_brace_alone_is_refused() -> None:
+    with pytest.raises(SpellingError, match="without a"):
+        read_template("fedsam(rho=0.1})")
