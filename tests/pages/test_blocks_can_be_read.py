@@ -17,7 +17,7 @@ import fedflat as ff
 from fedflat.cli.experiment_file import with_file
 from fedflat.cli.parser import build
 from fedflat.cli.preset_settings import chosen, settings_of
-from fedflat.cli.training import _settings
+from fedflat.cli.training import given_settings
 from fedflat.experiments.api import experiments
 from fedflat.registry.specs import parse
 from pages.blocks import DOCS, PAGES, ROOT, Block, blocks, commands
@@ -86,7 +86,7 @@ def resolve(args: Namespace) -> None:
     if args.command in ("run", "compare"):
         given = [args.method] if args.command == "run" else args.methods
         preset = chosen(args)
-        settings = settings_of(preset, _settings(args), getattr(args, "stretch", False))
+        settings = settings_of(preset, given_settings(args), getattr(args, "stretch", False))
         given = [settings.pop("method")] if preset else given
         parse(settings.pop("init", None) or "fresh", "initializer")  # a folder need not exist
         settings.setdefault("model", "mlp()")  # else the data are opened to choose one
