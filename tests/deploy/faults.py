@@ -103,8 +103,8 @@ class Faults:
         server = self.script("serve", *restart, "deploy", "serve", METHOD, *words, *own)
         for when in SERVER_KILLS:
             self.wait_for_round(when, server)
-            server.send_signal(signal.SIGKILL)
-            server.wait()
+            server.kill()
+            server.communicate()
             resumed = ("deploy", "serve", "--resume", "there", "--checkpoint-every", "3")
             self.resumed.append(time.time())
             server = self.script("serve", *restart, *resumed)
