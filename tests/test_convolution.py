@@ -249,6 +249,7 @@ def data() -> Any:
     )
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_but_for_rounding_and_the_same_bits_in_workers() -> None:
     output: dict[str, Any] = {
         "on": data(),

@@ -60,6 +60,7 @@ def experiment_of(text: str) -> Experiment:
     return replace(exp, on=CommonTable(text), model=model, rounds=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", EVERY)
 def test_the_same_bits_through_the_wire(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exp, handle, answers = experiment_of(text), ClientRuntime.handle, list[bytes]()

@@ -295,6 +295,7 @@ def test_a_picture_to_predict_is_never_replaced(
     assert (tmp_path / "a.mask.png").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_picture_of_too_many_pixels_is_refused(run: Path, classes: Path, tmp_path: Path) -> None:
     """By its header, before it takes memory: 169 million pixels in 20 kB."""
     Image.new("1", (13_000, 13_000)).save(tmp_path / "large.png")
@@ -341,6 +342,7 @@ def test_a_photo_is_turned_as_its_exif_data_say(run: Path, tmp_path: Path) -> No
         )
 
 
+@pytest.mark.slow
 def test_a_named_pipe_or_a_device_is_no_picture(run: Path, tmp_path: Path) -> None:
     """In a folder or named: an error each, and the others are predicted."""
     photo(tmp_path / "a.png")

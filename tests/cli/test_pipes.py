@@ -150,6 +150,7 @@ def test_closed_pipe_of_list(words: tuple[str, ...]) -> None:
     assert without_reader(*words)[0] == 0
 
 
+@pytest.mark.slow
 def test_closed_pipe_of_a_script(tmp_path: Path) -> None:
     """The same from Python."""
     script = (

@@ -43,6 +43,7 @@ def test_the_gradient_is_that_of_autocast() -> None:
     torch.testing.assert_close(found, exact, atol=0.02 * float(exact.abs().max()), rtol=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", [InProcess(1), Stacked()])
 def test_a_run_in_mixed_precision_learns_the_same(executor: Executor) -> None:
     settings: dict[str, Any] = {

@@ -216,6 +216,7 @@ def stopping(write):  # type: ignore[no-untyped-def]
     return once
 
 
+@pytest.mark.slow
 def test_fedvpr_trains_on_the_miniature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H-FL by city, the cap on steps, workers of another process, and the same bits again."""
     words = {

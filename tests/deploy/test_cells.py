@@ -41,6 +41,7 @@ def answered(transport: CellTransport, content: bytes) -> bytes:
     return answer
 
 
+@pytest.mark.slow
 def test_a_transport_that_is_opened_again_and_again(tmp_path: Path) -> None:
     """By its own process, which loses it or makes another; a client connects again each time."""
     port, place = free_port(), tmp_path / "a"

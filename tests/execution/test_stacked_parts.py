@@ -105,6 +105,7 @@ class InTurn:
             yield _PartsInTurn(job, fed)
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_bits_of_the_stated_parts() -> None:
     exp = experiment(
         ff.scaffold() + ff.sam(0.05),

@@ -415,6 +415,7 @@ def test_a_clock_changes_no_number_of_a_stack() -> None:
     same_model(small("devices(speed=lognormal(10, 1))", Stacked(1)), small(None, Stacked(1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", [Stacked(1), Workers(2), Loopback()], ids=repr)
 def test_wherever_visits_are_made_the_same_clients_come_at_the_same_time(
     executor: Executor,

@@ -104,6 +104,7 @@ def test_a_piece_reads_what_it_received() -> None:
     torch.testing.assert_close(pulled.params, expected, rtol=0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_any_executor() -> None:
     exp = ff.experiment(
         "pulled()",

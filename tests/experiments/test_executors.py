@@ -188,6 +188,7 @@ class Large:
         return no_room, ()
 
 
+@pytest.mark.slow
 def test_a_letter_that_cannot_be_read_ends_the_worker_and_a_new_one_is_started() -> None:
     setup = prepare(experiment())
     first, second, *_ = letters(setup)
@@ -321,6 +322,7 @@ class Stuck(Troubled):
         return self.fc(x)
 
 
+@pytest.mark.slow
 def test_workers_end_with_who_started_them(tmp_path: Path) -> None:
     """kill -9 of the parent while each worker is in the middle of a visit."""
     code = (

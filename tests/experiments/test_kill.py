@@ -37,6 +37,7 @@ def test_killed_and_resumed(tmp_path: Path, config: tuple[str, ...]) -> None:
     assert same_as_never_stopped(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", ["make_folder", "DiskRunFolder.create"])
 def test_killed_while_it_starts(tmp_path: Path, after: str) -> None:
     """When the folder is there, and when it has become a run."""
@@ -114,6 +115,7 @@ def test_a_signal_to_the_whole_group_reaches_the_workers_too(tmp_path: Path, num
     ended(*family)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("started", [1, 2])
 def test_ctrl_c_while_workers_start(tmp_path: Path, started: int) -> None:
     folder = tmp_path / "run"

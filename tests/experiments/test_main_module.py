@@ -147,6 +147,7 @@ def test_a_guarded_script_may_define_what_workers_need(tmp_path: Path) -> None:
     assert output.splitlines()[-1] == "SAME True"
 
 
+@pytest.mark.slow
 def test_modules_beside_a_script_are_found_by_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +170,7 @@ def test_modules_beside_a_script_are_found_by_workers(
     assert (output, "Traceback" in errors) == ("READY done\nREADY done\n", False), errors
 
 
+@pytest.mark.slow
 def test_a_guard_with_a_run_outside_of_it_ends_with_the_remedy(tmp_path: Path) -> None:
     """A worker that imports the script begins no run of its own."""
     code = (

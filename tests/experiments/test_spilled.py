@@ -164,6 +164,7 @@ def test_without_any_memory_the_run_starts_anew(tmp_path: Path, whole: Path, los
     assert same(tmp_path / "cut", whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "after",
     ["experiments.run_folder.checkpoints:Store._write_group", "execution.spill:Spill.write"],

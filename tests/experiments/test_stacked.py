@@ -117,6 +117,7 @@ def test_every_method_has_the_numbers_of_single_visits(text: str) -> None:
     same_run(four_of_five(text, dtype="float64"), CLOSE["float64"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", STACKED)
 def test_every_method_in_single_precision(text: str) -> None:
     same_run(four_of_five(text, rounds=1), CLOSE["float32"])

@@ -35,6 +35,7 @@ def test_curvlinops(kind: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mlp", "group norm", "lstm"])
 def test_hessian_eigenthings(kind: str) -> None:
     eigenthings: Any = pytest.importorskip("hessian_eigenthings")

@@ -59,6 +59,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> folders.Ground:
     return folders.Ground(tmp_path_factory.mktemp("hostile"))
 
 
+@pytest.mark.slow
 def test_damaged_folders_are_healed_or_refused(ground: folders.Ground) -> None:
     seen = [ground.check(trial) for trial in folders.folders(seed=7, count=20)]
     assert set(seen) == set(folders.VERDICTS)

@@ -119,6 +119,7 @@ def test_a_run_is_taken_up_without_its_plugin_or_with_another(
     assert errors.startswith("the run was begun with pull of 'pull_file.py'")
 
 
+@pytest.mark.slow
 def test_a_table_is_run_in_processes_that_load_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

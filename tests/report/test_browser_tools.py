@@ -138,6 +138,7 @@ def test_one_section_is_shown_alone(page: Any) -> None:
     assert len(set(colours[0])) == len(METHODS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_fault_in_the_tools(browser: Any, report: Path, scheme: str) -> None:  # noqa: F811
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()

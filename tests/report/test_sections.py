@@ -211,6 +211,7 @@ def test_a_changed_target_is_noticed(tmp_path: Path) -> None:
         assert "is damaged" in collect([folder])["problems"][0]
 
 
+@pytest.mark.slow
 def test_figures_of_two_sections(tmp_path: Path) -> None:
     """Curves have a file for each section, with its name, and so has the partition."""
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")

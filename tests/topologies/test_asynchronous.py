@@ -247,6 +247,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(method: str, tmp_path: P
         assert timeless(rows(tmp_path / f"part{stop}")) == timeless(rows(tmp_path / "whole"))
 
 
+@pytest.mark.slow
 def test_workers_give_the_same_bits_and_stacks_the_same_numbers() -> None:
     setup = prepare(experiment("fedsam(0.1)", topology=SLOW, dtype="float64"))
     alone, spread, stacked = (

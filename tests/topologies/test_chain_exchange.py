@@ -155,6 +155,7 @@ class Fragile(torch.nn.Linear):
         return super().forward(x)
 
 
+@pytest.mark.slow
 def test_workers_that_die_in_chains_are_replaced() -> None:
     """Clients have 6, 9, 12, 7 and 8 examples. With one worker, no chain goes on before the new one
     is there."""
@@ -167,6 +168,7 @@ def test_workers_that_die_in_chains_are_replaced() -> None:
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.slow
 def test_workers_follow_chains() -> None:
     exp = experiment(f"fedseq({UNEQUAL}, passes=2) + mixup()", sampler=ClientSampler(clients=5))
     same(train(exp, executor=Workers(2)), train(exp, executor=InProcess(threads=1)))
@@ -192,6 +194,7 @@ def test_models_of_a_bank_ask_at_once(method: str, choice: str, clock: str | Non
     assert setup.exp.topology.parallel_clients(setup.server.population) == 2
 
 
+@pytest.mark.slow
 def test_workers_make_the_visits_of_a_bank() -> None:
     exp = experiment("fedavgm() + mixup()", topology=BANK)
     same(train(exp, executor=Workers(2)), train(exp, executor=InProcess(threads=1)))

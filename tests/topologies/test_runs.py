@@ -65,6 +65,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(topology: str, tmp_path:
     assert part.status == whole.status == "done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", ["chains(groups=2)", "clusters(2, shared='features')"])
 def test_workers_give_the_same_bits_and_stacks_the_same_numbers(topology: str) -> None:
     exp = experiment(RUNS[topology], **settings(topology, dtype="float64"))

@@ -119,6 +119,7 @@ def test_clusters_that_meet(every: int, more: dict[str, Any]) -> None:
     assert all(row["model"] == "server" for row in run_folder.rows)
 
 
+@pytest.mark.slow
 def test_two_workers_make_the_visits_of_different_chains() -> None:
     problem, plan = setting(9)
     here = replay("fedavg", problem, plan, "chains(cut=3)")

@@ -15,7 +15,7 @@ from torch.nn.parameter import UninitializedBuffer, is_lazy
 
 from fedflat.client.piece import ClientContext, Piece, Term, module_piece
 from fedflat.core.flat import FlatModule, Model
-from fedflat.core.seeds import derive
+from fedflat.core.seeds import derive, seed_torch
 from fedflat.data.batch import Batch, Mixed, Tensors, arguments, each, leading
 from fedflat.errors import SettingError
 from fedflat.kernels import convolution
@@ -125,7 +125,7 @@ class Learner:
         It is random by the seed unless the user gave one with its weights.
         """
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive(self.seed, "model"))
+            seed_torch(derive(self.seed, "model"))
             if self.module_piece is None:
                 return self.network()
             return self.module_piece.module(self.network, arguments(self.sample)[0])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fedflat.client.learner import Learner
 from fedflat.client.piece import Piece
 from fedflat.core.flat import FlatModule, Layout
+from fedflat.core.seeds import seed_torch
 from fedflat.data.batch import Batch, arguments
 from fedflat.data.federation import Federation
 from fedflat.data.unlabelled import WHY
@@ -36,7 +37,7 @@ def check_training_step(learner: Learner, fed: Federation, pieces: Sequence[Piec
     batch = data.batch(torch.arange(2) % len(data), learner.dtype)
     flat = learner.copy()
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        seed_torch(0)
         learner.task.check(fed, _output(flat, batch), batch)
         _check_gradient(learner, flat, batch)
     _check_memory_format(learner)

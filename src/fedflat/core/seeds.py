@@ -49,4 +49,17 @@ def seed_modules(number: int, device: str) -> None:
     if device == "cpu":
         torch.default_generator.manual_seed(number)
     else:
-        torch.manual_seed(number)
+        seed_torch(number)
+
+
+def seed_torch(number: int) -> None:
+    """Seed PyTorch's generators of the processor and of the GPUs in use.
+
+    `torch.manual_seed` formats the stack for devices that are not in use, which takes longer than
+    a step of a small model.
+    """
+    torch.default_generator.manual_seed(number)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(number)
+    if torch.backends.mps.is_available():
+        torch.mps.manual_seed(number)

@@ -41,7 +41,7 @@ from fedflat.client.piece import BuildNetwork, ClientContext, EvalModel, ModelIn
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import FlatModule, GradFn, Layout, Model
 from fedflat.core.messages import Broadcast, Replies
-from fedflat.core.seeds import derive
+from fedflat.core.seeds import derive, seed_torch
 from fedflat.core.stage import Stage
 from fedflat.data.batch import Batch
 from fedflat.data.domain_inputs import with_numbers
@@ -398,7 +398,7 @@ class DomainServer(ServerPiece):
     def first_teacher(self, learner: Learner) -> Mapping[str, Tensor]:
         """Return a random teacher, drawn independently of the student."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive(learner.seed, "teacher"))
+            seed_torch(derive(learner.seed, "teacher"))
             network = learner.network(self.domains, self.classifier)
         model = FlatModule(network, dtype=learner.dtype, device=learner.device).model()
         return {"teacher": model.params, "teacher_buffers": model.buffers}

@@ -32,6 +32,7 @@ print(hashlib.sha256(b"".join(parts)).hexdigest())
 ROWS = [(0, "sun", "car", "real"), (1, "night", "bus", "real"), (2, "rain", "scooter", "game")]
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same_bits() -> None:
     made = [Journey(3, k, k, w, v, s).film(3) for k, w, v, s in ROWS]
     parts = [part.tobytes() for film in made for part in (film.images, film.masks, film.places)]

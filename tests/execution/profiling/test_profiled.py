@@ -71,6 +71,7 @@ def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Done(got[0], place / "profiled", place / "plain")
 
 
+@pytest.mark.slow
 def test_the_numbers_are_the_same(done: Done) -> None:
     assert final(done.folder) == final(done.plain)
     assert timeless(rows(done.folder)) == timeless(rows(done.plain))
@@ -182,6 +183,7 @@ def test_ctrl_c_leaves_the_profile_of_what_was_done(tmp_path: Path) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "fedflat-profile"]
 
 
+@pytest.mark.slow
 def test_workers_are_asked_in_the_middle_of_a_visit(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was killed gives nothing; one at work tells what it has seen so far."""
     monkeypatch.setattr(worker_samples, "PATIENCE", 600.0)

@@ -355,6 +355,7 @@ def test_other_runs(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert saved()["on_bad"] == "stop"
 
 
+@pytest.mark.slow
 def test_pachinko(capsys: pytest.CaptureFixture[str]) -> None:
     """500 clients and a ResNet-18 are much; the rest of the preset is as it is."""
     small = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedflat.core.seeds import derive
+from fedflat.core.seeds import derive, seed_torch
 from fedflat.data.examples import AnyExamples
 from fedflat.data.k_means import Points
 from fedflat.data.places.sequences import ImageSequence
@@ -33,7 +33,7 @@ def sequence_descriptors(
     ``weights`` is a safetensors file with parameters by name.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(seed, "model"))
+        seed_torch(derive(seed, "model"))
         module = parse(network, "model").build(images.shape, WIDTH).eval()
     if weights:
         _load(module, weights)
