@@ -13,7 +13,7 @@ import pytest
 
 import fedflat as ff
 from fedflat.cli.parser import build
-from fedflat.cli.training import _settings
+from fedflat.cli.training import given_settings
 from fedflat.client.learner import DTYPES
 from fedflat.core.json_schema import check
 from fedflat.errors import SettingError
@@ -86,7 +86,7 @@ def test_python_the_file_and_the_printed_command_know_every_setting(one: Setting
     assert one.option in words
     asked = build().read(words[1:])
     seed = {} if asked.seed is None else {"seed": asked.seed}
-    assert ff.experiment(asked.method, **{**_settings(asked), **seed}).as_json() == saved
+    assert ff.experiment(asked.method, **{**given_settings(asked), **seed}).as_json() == saved
 
 
 def test_every_setting_is_tried() -> None:
