@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -109,6 +110,7 @@ REASONS = {
 CLIENTS, COHORT, ROUNDS, FEATURES = 3, 2, 3, 2
 
 
+@cache
 def method_of(text: str) -> Method:
     """The method a text says."""
     method = parse(text, "method")

@@ -56,7 +56,8 @@ class Quadratic(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         w = torch.cat([p.view(-1) for p in self.parameters()])
         H, a = x[:, : self.dim**2].view(-1, self.dim, self.dim), x[:, self.dim**2 :]
-        return 0.5 * torch.einsum("ni,nij,nj->n", w - a, H, w - a)
+        d = (w - a).unsqueeze(-1)
+        return 0.5 * (d * (H @ d)).sum((1, 2))
 
 
 def mean_value(output: Tensor, y: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,7 @@ def named(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, match[1]
 
 
+@cache
 def imports_of(name: str) -> list[tuple[int, str]]:
     """Lines and modules of ours, without ``fedflat.``, that a module imports or names."""
     tree = ast.parse(PATHS[name].read_text())
@@ -121,6 +123,7 @@ def package_of(name: str) -> str:
     return name.partition(".")[0]
 
 
+@cache
 def graph() -> dict[str, set[str]]:
     """Module -> the modules that it imports; all of a package, if it fills in the name."""
     found: dict[str, set[str]] = {}
@@ -135,9 +138,6 @@ def graph() -> dict[str, set[str]]:
 def fills_in(name: str, package: str) -> bool:
     """Whether a module makes names of modules in a package."""
     return f'f"fedflat.{package}.{{' in PATHS[name].read_text()
-
-
-GRAPH = graph()
 
 
 def test_every_package_has_its_place() -> None:
@@ -199,7 +199,7 @@ def test_the_core_does_not_import_papers() -> None:
 
 
 def test_clients_do_not_import_the_server() -> None:
-    for name, targets in GRAPH.items():
+    for name, targets in graph().items():
         if name.startswith("client."):
             assert not [target for target in targets if target.startswith("server.")], name
 
@@ -207,7 +207,7 @@ def test_clients_do_not_import_the_server() -> None:
 def test_the_server_does_not_import_data_sets() -> None:
     """What it knows of clients comes from a `ClientRegistry`."""
     opened = ("data.federation", "data.sets.", "data.partitions.")
-    for name, targets in GRAPH.items():
+    for name, targets in graph().items():
         if name.startswith("server."):
             assert not [target for target in targets if target.startswith(opened)], name
 
@@ -241,7 +241,7 @@ def test_a_cycle_would_be_seen() -> None:
 
 
 def test_no_modules_import_each_other() -> None:
-    assert [sorted(cycle) for cycle in cycles(GRAPH)] == []
+    assert [sorted(cycle) for cycle in cycles(graph())] == []
 
 
 def imports_torch(name: str) -> bool:
@@ -255,7 +255,7 @@ def imports_torch(name: str) -> bool:
 def test_results_do_not_import_torch() -> None:
     assert imports_torch("core.flat")
     for name in (name for name in MODULES if name.startswith("experiments.results.")):
-        for module in {name, *reached(GRAPH, name)}:
+        for module in {name, *reached(graph(), name)}:
             assert not imports_torch(module), f"{name} needs {module}"
 
 

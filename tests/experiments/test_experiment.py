@@ -152,22 +152,11 @@ def test_a_module_starts_from_its_own_weights_and_keeps_them() -> None:
 
 def test_when_to_evaluate() -> None:
     """Every so many rounds, in each of the last ones, and at the end."""
-    due = [done for done in range(1, 251) if EvaluationSchedule(every=40, last=100).due(done, 250)]
-    assert due == [40, 80, 120, *range(151, 251)]
-    assert [done for done in range(1, 8) if EvaluationSchedule(every=3, last=1).due(done, 7)] == [
-        3,
-        6,
-        7,
-    ]
-    assert [done for done in range(1, 8) if EvaluationSchedule(every=100).due(done, 7)] == [
-        1,
-        2,
-        3,
-        4,
-        5,
-        6,
-        7,
-    ]
+    sparse = EvaluationSchedule(every=40, last=100).rounds(250)
+    assert sorted(sparse) == [39, 79, 119, *range(150, 250)]
+    assert EvaluationSchedule(every=3, last=1).rounds(7) == {2, 5, 6}
+    assert EvaluationSchedule(every=3, last=1).rounds(5, 9) == {2, 4}
+    assert EvaluationSchedule(every=100).rounds(7) == set(range(7))
 
 
 @pytest.mark.parametrize(

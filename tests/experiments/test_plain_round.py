@@ -32,10 +32,10 @@ class Observer(Attack):
 
 MODULES = {
     "client": "evaluate instructions learner local training",
-    "core": "flat instruction messages schedules seeds",
+    "core": "flat instruction messages seeds",
     "data": "batch examples federation",
     "execution": "client_pool client_states in_process interrupt scheduler",
-    "experiments": "evaluator experiment progress reported_models run_folder/run_folder train",
+    "experiments": "evaluator progress reported_models run_folder/run_folder train",
     "server": "client_selection exchange ledger piece replies",
     "tasks": "classification task",
     "topologies": "population star topology",

@@ -102,8 +102,18 @@ def tables_are_filled(page: Any) -> None:
     page.locator("details.data[open]:not(:has(table))").first.wait_for(state="detached")
 
 
+@pytest.fixture(scope="module")
+def read(browser: Any, report: Path) -> Iterator[Watched]:
+    """The page, for tests that only look at it: they share it."""
+    recorded = Watched(browser, report.as_uri())
+    yield recorded
+    assert recorded.complaints == []
+    recorded.context.close()
+
+
 @pytest.fixture
 def seen(browser: Any, report: Path) -> Iterator[Watched]:
+    """The page, for a test that changes it."""
     recorded = Watched(browser, report.as_uri())
     yield recorded
     assert recorded.complaints == []
@@ -135,9 +145,9 @@ def test_labels_of_clients_and_of_groups_are_drawn(browser: Any, tmp_path: Path)
     recorded.context.close()
 
 
-def test_everything_is_drawn_and_nothing_is_fetched(seen: Watched, report: Path) -> None:
+def test_everything_is_drawn_and_nothing_is_fetched(read: Watched, report: Path) -> None:
     """All parts are there; every path has finite numbers; every picture has a name."""
-    shown = seen.page.eval_on_selector_all(
+    shown = read.page.eval_on_selector_all(
         "main section:not([hidden])", "all => all.map((one) => one.id)"
     )
     assert shown == [
@@ -154,46 +164,46 @@ def test_everything_is_drawn_and_nothing_is_fetched(seen: Watched, report: Path)
         "corruptions",
         "made",
     ]
-    paths = seen.page.eval_on_selector_all(
+    paths = read.page.eval_on_selector_all(
         "main svg path.line", "all => all.map((one) => one.getAttribute('d'))"
     )
     assert len(paths) >= 2 * 3
     assert all(re.fullmatch(r"(?:[ML]-?\d+(?:\.\d+)? -?\d+(?:\.\d+)?)+", path) for path in paths)
-    whole = seen.page.content()
+    whole = read.page.content()
     assert not re.search(r'="[^"]*(?:NaN|undefined|Infinity)', whole)
-    assert "undefined" not in seen.page.inner_text("main")
-    assert {url.partition(":")[0] for url in seen.asked} <= {"file", "data"}
-    assert [url for url in seen.asked if url.startswith("file:")] == [report.as_uri()]
+    assert "undefined" not in read.page.inner_text("main")
+    assert {url.partition(":")[0] for url in read.asked} <= {"file", "data"}
+    assert [url for url in read.asked if url.startswith("file:")] == [report.as_uri()]
 
 
-def test_pictures_have_names_from_the_numbers(seen: Watched) -> None:
-    nameless = seen.page.eval_on_selector_all(
+def test_pictures_have_names_from_the_numbers(read: Watched) -> None:
+    nameless = read.page.eval_on_selector_all(
         "svg, canvas, img, button, select",
         """all => all.filter((one) => one.getAttribute("aria-hidden") !== "true" && !one.getAttribute("aria-label")
              && !one.textContent.trim() && !one.closest("label")).map((one) => one.outerHTML.slice(0, 120))""",
     )
     assert nameless == []
-    output = seen.page.get_attribute("canvas.surface >> nth=0", "aria-label")
+    output = read.page.get_attribute("canvas.surface >> nth=0", "aria-label")
     assert output.startswith(
         "Surface of the loss around fedavg(): at the model 1.000, least 1.000, largest 6.000."
     )
-    eigenvalues = seen.page.get_attribute("#curvature svg[role=img] >> nth=0", "aria-label")
+    eigenvalues = read.page.get_attribute("#curvature svg[role=img] >> nth=0", "aria-label")
     assert "fedavg() from 8.000 down to 2.000" in eigenvalues
 
 
-def test_structure_for_screen_readers(seen: Watched) -> None:
+def test_structure_for_screen_readers(read: Watched) -> None:
     for landmark in ("header", "nav[aria-label]", "main", "footer"):
-        assert seen.page.locator(landmark).count() == 1
-    assert seen.page.locator("h1").count() == 1
+        assert read.page.locator(landmark).count() == 1
+    assert read.page.locator("h1").count() == 1
     nameless = "all => all.filter((one) => !one.caption?.textContent.trim()).length"
-    assert seen.page.eval_on_selector_all("table", nameless) == 0
+    assert read.page.eval_on_selector_all("table", nameless) == 0
     levels = (
         "all => all.filter((one) => one.checkVisibility()).map((one) => Number(one.tagName[1]))"
     )
-    found = seen.page.eval_on_selector_all("h1, h2, h3, h4", levels)
+    found = read.page.eval_on_selector_all("h1, h2, h3, h4", levels)
     assert all(below <= above + 1 for above, below in pairwise(found))
     assert (
-        seen.page.locator("td, th").count() == seen.page.locator("tr > td, tr > th[scope]").count()
+        read.page.locator("td, th").count() == read.page.locator("tr > td, tr > th[scope]").count()
     )
 
 
@@ -311,8 +321,8 @@ def test_lambda_1_stands_with_its_uncertainty(
     assert "8.000 ± 0.400" in " ".join(table.split())
 
 
-def test_a_low_spectrum_is_not_called_flat_whatever_the_weights(seen: Watched) -> None:
-    output = " ".join(seen.page.locator("#curvature").inner_text().split())
+def test_a_low_spectrum_is_not_called_flat_whatever_the_weights(read: Watched) -> None:
+    output = " ".join(read.page.locator("#curvature").inner_text().split())
     assert (
         "A model may be the flatter of two by one of them and the sharper by the other." in output
     )
@@ -321,8 +331,8 @@ def test_a_low_spectrum_is_not_called_flat_whatever_the_weights(seen: Watched) -
     )
 
 
-def test_the_density_has_axes_with_ticks_and_values(seen: Watched) -> None:
-    chart = seen.page.locator("#curvature figure", has_text="Density of all eigenvalues").locator(
+def test_the_density_has_axes_with_ticks_and_values(read: Watched) -> None:
+    chart = read.page.locator("#curvature figure", has_text="Density of all eigenvalues").locator(
         "svg.chart"
     )
     lines = chart.locator("line.axis").evaluate_all(
@@ -421,9 +431,9 @@ def test_surfaces_turn_by_touch(browser: Any, report: Path) -> None:
     recorded.context.close()
 
 
-def test_one_scale_for_all_surfaces(seen: Watched) -> None:
+def test_one_scale_for_all_surfaces(read: Watched) -> None:
     """The common key goes from the least to the largest loss of both bowls: 1 to 2 (1 + 4 + 1)."""
-    ends = seen.page.locator("#surface > .key span").all_inner_texts()
+    ends = read.page.locator("#surface > .key span").all_inner_texts()
     assert ends == ["1.000", "12.00"]
 
 
@@ -648,18 +658,18 @@ def test_a_line_goes_through_rounds_that_were_measured(browser: Any, tmp_path: P
     recorded.context.close()
 
 
-def test_surfaces_say_what_they_are_drawn_along(seen: Watched) -> None:
+def test_surfaces_say_what_they_are_drawn_along(read: Watched) -> None:
     """Filter-normalised, and how long the weights are: else they seem to contradict the
     eigenvalues."""
-    output = seen.page.inner_text("#surface")
+    output = read.page.inner_text("#surface")
     assert "Surfaces are filter-normalised" in output
     assert "Norm of the weights: fedavg() 3.000; fedsam(rho=0.1) 3.000." in output
-    heads = seen.page.locator("#curvature > .frame thead th").all_inner_texts()
+    heads = read.page.locator("#curvature > .frame thead th").all_inner_texts()
     row = (
-        seen.page.locator("#curvature > .frame tbody tr").first.locator("th, td").all_inner_texts()
+        read.page.locator("#curvature > .frame tbody tr").first.locator("th, td").all_inner_texts()
     )
     assert row[heads.index("λ₁‖w‖²")].split() == [f"{8 * 3.0**2:.2f}", "±", f"{0.4 * 3.0**2:.2f}"]
-    assert "λ₁‖w‖²" in seen.page.locator(".results thead").inner_text()
+    assert "λ₁‖w‖²" in read.page.locator(".results thead").inner_text()
 
 
 DIGITS = {
@@ -677,11 +687,11 @@ DIGITS = {
 }
 
 
-def test_the_rule_for_digits(seen: Watched) -> None:
+def test_the_rule_for_digits(read: Watched) -> None:
     for name, texts in DIGITS.items():
         for value, expected in texts.items():
-            assert seen.page.evaluate(f"{name}({value})") == expected
-    output = seen.page.evaluate(
+            assert read.page.evaluate(f"{name}({value})") == expected
+    output = read.page.evaluate(
         "[around(215.34, 34.12), around(0.3665, 0.01), around(10.39, 1.076)]"
     )
     assert output == ["34.1", "0.0100", "1.08"]

@@ -50,10 +50,10 @@ TASKS_OWN = "cross_entropy"
 class EvaluationSchedule(EvaluateSettings):
     """When to evaluate: every so many rounds, in each of the last ones, and at the end."""
 
-    def due(self, done: int, *ends: int) -> bool:
-        """Whether to evaluate when ``done`` rounds are done and the run stops, for now or for good,
-        after ``ends``."""
-        return done % self.every == 0 or any(done > end - self.last for end in ends)
+    def rounds(self, end: int, *ends: int) -> frozenset[int]:
+        """The rounds before ``end`` that models are evaluated in; ``end`` and ``ends`` stop a run."""
+        last = {t for one in (end, *ends) for t in range(max(0, one - self.last), one)}
+        return frozenset({*range(self.every - 1, end, self.every), *last} & {*range(end)})
 
     @property
     def by_validation(self) -> bool:

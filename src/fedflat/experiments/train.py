@@ -114,12 +114,12 @@ def train(
         server = open_server(setup, open_exchanges(setup, pool), observers)
         ending = EarlyEnd(setup, open_selection(setup), on_round_end)
         clock, stops, watches = Stopwatch(run), EARLY in run.averages, ending.watches
+        evaluated = exp.evaluate.rounds(end, exp.rounds)
         try:
             for t in range(run.round, run.round if stops else end):
-                evaluates = exp.evaluate.due(t + 1, end, exp.rounds)
-                outcome = server.train_round(run, t, evaluates=evaluates)
+                outcome = server.train_round(run, t, evaluates=t in evaluated)
                 update_averages(reported, run, outcome)
-                row = evaluate_round(evaluator, run, outcome, evaluates=evaluates)
+                row = evaluate_round(evaluator, run, outcome, evaluates=t in evaluated)
                 if watches:
                     row, stops = ending.after(evaluator, run, outcome, row, run_folder.rows)
                 commit(server, run, outcome, row, run_folder)
@@ -219,8 +219,8 @@ class FederatedServer:
     models: ServerModels
     pieces: Sequence[ServerPiece]
     exchanges: Exchanges
-    lr: Callable[[int], float]
-    """The local learning rate of a round."""
+    lr: Sequence[float]
+    """The local learning rate of each round."""
     rounds: int
     instruction: Instruction
     """What a round asks of its clients."""
@@ -249,7 +249,7 @@ class FederatedServer:
         """Make the next step of a slot; ``send`` sends its broadcasts to clients."""
         model, t = run.models[slot], run.round
         broadcast = Broadcast(
-            t, model.params, model.buffers, self.lr(t), instruction=self.instruction
+            t, model.params, model.buffers, self.lr[t], instruction=self.instruction
         )
         descriptions = self.models.population.descriptions
         return server_step(
@@ -279,7 +279,7 @@ def open_server(
         setup.server,
         exp.server_pieces(),
         exchanges,
-        exp.lr,
+        [exp.lr(t) for t in range(exp.rounds)],
         exp.rounds,
         exp.instruction,
         callbacks,

@@ -15,6 +15,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cached_property
 from keyword import iskeyword
 from typing import Any, TypeVar
 from unicodedata import normalize
@@ -77,7 +78,7 @@ class RegisteredName:
         """The plugin it comes from; None: fedflat itself."""
         return plugin_of(self.home)
 
-    @property
+    @cached_property
     def signature(self) -> inspect.Signature:
         """The arguments it takes."""
         return inspect.signature(self.make)
