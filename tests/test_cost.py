@@ -18,7 +18,7 @@ from fedflat.experiments.train import train
 from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 TABLE = {
-    # method: server state besides w, client state, down, up, gradients a step, surveys, walks
+    # method: server state besides w, client state, down, up, gradients a step, full_gradients, trainings
     "fedavg()": (0, 0, 1, 1, 1, 0, 1),
     "fedavgm()": (1, 0, 1, 1, 1, 0, 1),
     "fedadam()": (2, 0, 1, 1, 1, 0, 1),
@@ -63,8 +63,8 @@ chosen layers, normalisation, heads, FedALA's last tensors, FedCR's Gaussians of
 
 @pytest.mark.parametrize("text", TABLE)
 def test_the_table(text: str) -> None:
-    server, client, down, up, gradients, surveys, walks = TABLE[text]
-    expected = Cost(down, up, gradients, walks, surveys, server, client)
+    server, client, down, up, gradients, full_gradients, trainings = TABLE[text]
+    expected = Cost(down, up, gradients, trainings, full_gradients, server, client)
     assert cost(method_of(text)) == method_of(text).cost == expected
 
 
@@ -86,24 +86,24 @@ def test_additions_cost_their_share(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "down", "up", "walks", "surveys"),
+    ("text", "down", "up", "trainings", "full_gradients"),
     [
         ("fedgloss(delta_eps=True)", 2, 2, 2, 0),
         ("naive_fedgloss(admm=False) + scaffold()", 4, 4, 2, 0),
         ("naive_fedgloss(admm=False) + mimelite()", 4, 4, 2, 2),
-        # the gradient here and where the probe stands; two walks from points the clients have not,
+        # the gradient here and where the probe stands; two trainings from points the clients have not,
         # c and m in both
         ("naive_fedgloss(admm=False) + mime()", 1 + 1 + 3 + 3, 4, 2, 2),
         ("centralised()", 0, 0, 1, 0),
     ],
 )
-def test_more_exchanges(text: str, down: int, up: int, walks: int, surveys: int) -> None:
+def test_more_exchanges(text: str, down: int, up: int, trainings: int, full_gradients: int) -> None:
     found = method_of(text).cost
     assert (found.down, found.up, found.local_trainings, found.full_gradients) == (
         down,
         up,
-        walks,
-        surveys,
+        trainings,
+        full_gradients,
     )
 
 
@@ -141,7 +141,7 @@ def test_a_run_spends_what_the_table_says(text: str) -> None:
 
 
 def test_what_is_kept_is_what_is_declared() -> None:
-    """The vectors at the server's desks and in the clients' memories after a run."""
+    """The vectors at the server and in the clients' states after a run."""
     kept: list[tuple[int, int]] = []
 
     class Book(RunFolder):
@@ -153,11 +153,11 @@ def test_what_is_kept_is_what_is_declared() -> None:
                 for t in memory.values()
                 if t.shape == (dim,)
             ]
-            memories = [
+            states_of_clients = [
                 sum(t.shape == (dim,) for named in memory.values() for t in named.values())
                 for memory in run.clients.kept.values()
             ]
-            kept.append((len(states), max(memories, default=0)))
+            kept.append((len(states), max(states_of_clients, default=0)))
 
     for text, (server, client, *_) in TABLE.items():
         train(ready(method_of(text)), run_folder=Book())

@@ -300,7 +300,7 @@ def experiment(method: Method) -> Experiment:
 
 
 @dataclass
-class Listening:
+class RecordingPool:
     """Visits here, keeps every letter with its reply and memory, and counts the gradients of each
     visit."""
 
@@ -397,25 +397,25 @@ def test_a_run(text: str) -> None:
     """Finite numbers; nothing in a message that was not declared; bytes and gradients as
     declared."""
     method = method_of(text)
-    exp, ears, run_folder = experiment(method), Listening(), Costs()
+    exp, pool, run_folder = experiment(method), RecordingPool(), Costs()
     setup = prepare(exp)
-    result = train(setup, executor=ears, run_folder=run_folder)
+    result = train(setup, executor=pool, run_folder=run_folder)
     _finite_and_moved(exp, result)
-    for request, reply, memory in ears.received:
+    for request, reply, memory in pool.received:
         _nothing_private(exp, request, reply, memory)
-    _declared_cost(setup, run_folder, ears)
-    _declared_gradients(setup, ears)
-    _disclosed(exp, ears)
+    _declared_cost(setup, run_folder, pool)
+    _declared_gradients(setup, pool)
+    _disclosed(exp, pool)
 
 
-def _disclosed(exp: Experiment, ears: Listening) -> None:
+def _disclosed(exp: Experiment, pool: RecordingPool) -> None:
     """All that was in the replies to one client in the last round is in the table of the method."""
     if exp.method.pooled:
         assert disclosed(exp.method) == []
         return
     last = [
         (request, reply)
-        for request, reply, _ in ears.received
+        for request, reply, _ in pool.received
         if request.broadcast.round == ROUNDS - 1
     ]
     replies = [reply for request, reply in last if request.client == last[0][0].client]
@@ -493,7 +493,7 @@ def _nothing_private(exp: Experiment, request: Request, reply: Reply, memory: Cl
         for remembered in named.values():
             for part in (reply.delta, reply.buffers):
                 assert part.data_ptr() != remembered.data_ptr() or not len(part)
-                # What AdaBest keeps of a first visit is the walk itself.
+                # What AdaBest keeps of a first visit is the update itself.
                 assert not torch.equal(part, remembered) or not len(part) or key == "adabest"
 
 
@@ -522,7 +522,7 @@ def _packed_bytes(method: Method, dim: int) -> int:
     return next((sizes[piece.key] for piece in method.client if piece.key in sizes), 4 * dim)
 
 
-def _declared_cost(setup: RunSetup, run_folder: Costs, ears: Listening) -> None:
+def _declared_cost(setup: RunSetup, run_folder: Costs, pool: RecordingPool) -> None:
     exp, cost = setup.exp, setup.exp.method.cost
     model = setup.job.learner.initial()
     clients, exchanges = setup.server.population.sampler.clients, _exchanges(exp.method)
@@ -544,7 +544,7 @@ def _declared_cost(setup: RunSetup, run_folder: Costs, ears: Listening) -> None:
     declared = tuple(4 * clients * (n + whole) if cost.down else 0 for n in numbers)
     requests = [
         request
-        for request, *_ in ears.received
+        for request, *_ in pool.received
         if request.broadcast.instruction.trains and "private" not in request.state
     ]
     new = [
@@ -563,7 +563,7 @@ def _declared_cost(setup: RunSetup, run_folder: Costs, ears: Listening) -> None:
         bank = _bank(exp.method)
         assert first == (declared[0] - 4 * clients * small + POPULATION * bank, declared[1] + bank)
     assert (
-        len([1 for request, *_ in ears.received if request.broadcast.round == ROUNDS - 1])
+        len([1 for request, *_ in pool.received if request.broadcast.round == ROUNDS - 1])
         == clients * exchanges
     )
 
@@ -580,12 +580,12 @@ def _bank(method: Method) -> int:
     return 4 * numbers * (6 + 9 + 12 + 7)
 
 
-def _declared_gradients(setup: RunSetup, ears: Listening) -> None:
-    """The walks and surveys of the first round, in which FedALA has nothing to blend, as
+def _declared_gradients(setup: RunSetup, pool: RecordingPool) -> None:
+    """The trainings and full gradients of the first round, in which FedALA has nothing to blend, as
     declared."""
     cost, local = setup.exp.method.cost, setup.exp.local
     at_client = sum(piece.full_gradients for piece in setup.exp.method.client)
-    for (request, reply, _), asked in zip(ears.received, ears.asked, strict=True):
+    for (request, reply, _), asked in zip(pool.received, pool.asked, strict=True):
         if request.broadcast.round == 0:
             steps = local.planned_steps(0, request.client, reply.examples)
             assert asked == (
@@ -632,7 +632,7 @@ def test_stop_and_resume_equals_going_on(text: str, tmp_path: Path) -> None:
 
 
 @dataclass
-class Stumbling(Listening):
+class InterruptedPool(RecordingPool):
     """Breaks off at the given visit, as Ctrl-C would."""
 
     at: int = 0
@@ -660,7 +660,7 @@ def test_a_round_that_is_broken_off_leaves_nothing_behind(
     through = train(exp, executor=InProcess(threads=1))
     new = DiskRunFolder.create(tmp_path / "run", exp.texts(), {}, pause=math.inf)
     with closing(new) as run_folder, pytest.raises(KeyboardInterrupt):
-        train(exp, run_folder=run_folder, executor=Stumbling(at=at))
+        train(exp, run_folder=run_folder, executor=InterruptedPool(at=at))
     with closing(DiskRunFolder.open(tmp_path / "run", pause=math.inf)) as run_folder:
         resumed = train(exp, run_folder=run_folder, executor=InProcess(threads=1))
     assert through.model is not None
@@ -674,7 +674,7 @@ def _timeless(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass
-class Posted:
+class Pickled:
     """Everything goes through pickle, as to another process, and every visit meets a module made
     anew."""
 
@@ -704,7 +704,7 @@ def _same(exp: Experiment, one: Executor, other: Executor) -> None:
 
 @pytest.mark.parametrize("text", EVERY)
 def test_a_visit_can_be_made_anywhere(text: str) -> None:
-    _same(replace(experiment(method_of(text)), rounds=3), InProcess(threads=1), Posted())
+    _same(replace(experiment(method_of(text)), rounds=3), InProcess(threads=1), Pickled())
 
 
 @pytest.mark.parametrize(
@@ -717,6 +717,6 @@ def test_a_visit_can_be_made_anywhere(text: str) -> None:
 )
 def test_worker_processes_give_the_same_bits(text: str) -> None:
     """Starting processes takes seconds, and a worker sees nothing of a method but its client pieces
-    and its mail: a few methods stand for all, which the test above has seen pickled."""
+    and its broadcast: a few methods stand for all, which the test above has seen pickled."""
     exp = replace(experiment(method_of(text)), sampler=ClientSampler(clients=3))
     _same(exp, InProcess(threads=1), Workers(2, threads=1))

@@ -116,7 +116,7 @@ def test_a_client_has_the_model_of_its_last_broadcast_and_no_other() -> None:
     assert not here.after(here).after(there).repeat
     assert not replace(here, buffers=torch.zeros(3)).after(here).repeat
     assert not here.after(
-        replace(here, instruction=parse("describe(label_counts())", "ask"))
+        replace(here, instruction=parse("describe(label_counts())", "instruction"))
     ).repeat  # it was not sent then
 
 

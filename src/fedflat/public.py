@@ -23,7 +23,7 @@ from fedflat.data.files.fetch import entries
 from fedflat.registry.specs import KINDS, registered
 
 INSIDE = (
-    "ask",
+    "instruction",
     "describer",
     "measure",
     "attacker",

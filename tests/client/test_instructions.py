@@ -26,7 +26,7 @@ from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import parse, register
 from fedflat.server.ledger import Ledger
 
-ASKS = (Train(), FineTune(), Gradient(), Evaluate(), Describe(LabelCounts()))
+INSTRUCTIONS = (Train(), FineTune(), Gradient(), Evaluate(), Describe(LabelCounts()))
 
 
 def ready(**more: object) -> RunSetup:
@@ -34,20 +34,20 @@ def ready(**more: object) -> RunSetup:
     return prepare(experiment("fedavg", on=on))
 
 
-def exchanged(what: RunSetup, executor: object, ask: Instruction) -> tuple[Replies, Ledger]:
+def exchanged(what: RunSetup, executor: object, instruction: Instruction) -> tuple[Replies, Ledger]:
     start = what.job.learner.initial()
     with executor.open(what.job, what.fed, what.source) as pool:  # type: ignore[attr-defined]
         exchange = open_exchanges(what, pool).open(0, ClientStates(), {}, Ledger())
         send = exchange.sender("server", [(0,), (2,), (3,), (5,)])
         return send(
-            Broadcast(0, start.params, start.buffers, 0.1, instruction=ask)
+            Broadcast(0, start.params, start.buffers, 0.1, instruction=instruction)
         ), exchange.ledger
 
 
-@pytest.mark.parametrize("ask", ASKS, ids=repr)
-def test_its_text_makes_it_again(ask: Instruction) -> None:
-    assert parse(repr(ask), "ask") == ask
-    assert parse(ask.full(), "ask") == ask
+@pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=repr)
+def test_its_text_makes_it_again(instruction: Instruction) -> None:
+    assert parse(repr(instruction), "instruction") == instruction
+    assert parse(instruction.full(), "instruction") == instruction
 
 
 def test_a_broadcast_trains_by_default() -> None:
@@ -100,16 +100,16 @@ def test_a_client_without_a_test_part_says_so() -> None:
 
 
 def test_only_what_counts_is_remembered() -> None:
-    """A visit that walks nowhere leaves the client's memory as it was, whatever the mail says."""
+    """A visit that walks nowhere leaves the client's memory as it was, whatever the broadcast says."""
     what = prepare(experiment("feddyn", on=fedflat.digits(clients=6, split=0.7)))
     start, clients = what.job.learner.initial(), ClientStates()
     with InProcess(threads=1).open(what.job, what.fed, what.source) as pool:
         exchange = open_exchanges(what, pool).open(0, clients, {}, Ledger())
         send = exchange.sender("server", [(0,), (1,)])
-        for ask in ASKS:
-            send(Broadcast(0, start.params, start.buffers, 0.1, instruction=ask))
-            assert (0 in clients) is True, ask
-            clients.commit() if ask == Train() else clients.discard()
+        for instruction in INSTRUCTIONS:
+            send(Broadcast(0, start.params, start.buffers, 0.1, instruction=instruction))
+            assert (0 in clients) is True, instruction
+            clients.commit() if instruction == Train() else clients.discard()
         assert set(clients.state(0)) == {"dual"}
 
 
@@ -128,7 +128,7 @@ def test_no_module_asks_which_ask_it_is() -> None:
 def test_anybodys_ask_and_describer() -> None:
     """Registered outside the package, said as text, done in this process and beside a stack."""
 
-    @register("ask", "count_of_mine")
+    @register("instruction", "count_of_mine")
     @dataclass(frozen=True, repr=False)
     class Count(Instruction):
         times: int
@@ -138,7 +138,7 @@ def test_anybodys_ask_and_describer() -> None:
             return client.answer("count", {"n": number}, examples=1)
 
     what = ready()
-    replies, _ = exchanged(what, Stacked(), parse("count_of_mine(3)", "ask"))
+    replies, _ = exchanged(what, Stacked(), parse("count_of_mine(3)", "instruction"))
     assert float(replies.mean("count", "n")) == pytest.approx(
         3 * sum(len(what.fed.data(k)) for k in (0, 2, 3, 5)) / 4
     )
@@ -146,4 +146,4 @@ def test_anybodys_ask_and_describer() -> None:
 
 def test_describe_wants_a_describer() -> None:
     with pytest.raises(SettingError, match="must be a describer such as label_counts"):
-        parse("describe(3)", "ask")
+        parse("describe(3)", "instruction")

@@ -99,13 +99,13 @@ def test_neither_the_mail_nor_the_memory_is_changed() -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class Diary(Piece):
+class LogPiece(Piece):
     """Writes down when it is called and what it is handed."""
 
     name: str
     offset: float = 0.0
 
-    stage, key = Stage.CORRECT, "diary"
+    stage, key = Stage.CORRECT, "log"
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         NOTES.append(f"begin {self.name}")
@@ -130,7 +130,7 @@ NOTES: list[str] = []
 SEEN: list[ClientContext] = []
 
 
-class Second(Diary):
+class Second(LogPiece):
     """The same under another key."""
 
     key = "second"
@@ -139,7 +139,7 @@ class Second(Diary):
 def test_who_is_called_when() -> None:
     NOTES.clear()
     SEEN.clear()
-    what = job(Diary("a"), Second("b", 0.5), local=LocalTraining(batch_size=5))
+    what = job(LogPiece("a"), Second("b", 0.5), local=LocalTraining(batch_size=5))
     start = request(what)
     start = replace(start, broadcast=start.broadcast.enclose("second", hint=torch.ones(1)))
     reply, _ = run_client(what, start, FED.data(2))
@@ -166,7 +166,7 @@ def test_who_is_called_when() -> None:
     assert torch.equal(inner.sent, start.broadcast.params)
     torch.testing.assert_close(inner.start, start.broadcast.params + 0.5)
     assert {key: set(named) for key, named in reply.extras.items()} == {
-        "diary": {"note"},
+        "log": {"note"},
         "second": {"note"},
     }
 
@@ -286,17 +286,17 @@ class Early(Piece):
         return w
 
 
-@pytest.mark.parametrize("ask", [Train(), Gradient()], ids=repr)
-def test_a_visit_starts_from_the_buffers_it_was_sent(ask: Instruction) -> None:
+@pytest.mark.parametrize("instruction", [Train(), Gradient()], ids=repr)
+def test_a_visit_starts_from_the_buffers_it_was_sent(instruction: Instruction) -> None:
     """Whoever was visited, or evaluated, before."""
     torch.manual_seed(0)
     what = job(Early(), model=Scaled().double())
     found = []
     for before in (2.0, 50.0):
         what.learner.flat.buffers = torch.tensor([before])
-        found.append(run_client(what, request(what, instruction=ask), FED.data(2))[0])
+        found.append(run_client(what, request(what, instruction=instruction), FED.data(2))[0])
     assert torch.equal(found[0].delta, found[1].delta)
-    if ask.trains:
+    if instruction.trains:
         early = [reply.extras["early"] for reply in found]
         assert torch.equal(early[0]["batch"], early[1]["batch"])
         assert torch.equal(early[0]["whole"], early[1]["whole"])

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 import fedflat as ff
 from experiments.killing import newest
 from experiments.small import kill_when_stopped, start
-from experiments.stopping import VISIT
+from experiments.stopping import LOCAL_TRAINING
 from fedflat.data.files import pictures
 from fedflat.errors import DataError, SettingError
 from fedflat.experiments.run_folder.fingerprint import data_digest
@@ -177,7 +177,13 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(folder: Path, tmp_path: Path)
         "0.05 --executor in-process --threads 1 --checkpoint-every 0 --quiet"
     ).split()
     process = start(
-        *words, "--out", str(out), "--on", on, start_new_session=True, stop_after=(VISIT, 7)
+        *words,
+        "--out",
+        str(out),
+        "--on",
+        on,
+        start_new_session=True,
+        stop_after=(LOCAL_TRAINING, 7),
     )
     kill_when_stopped(process)  # in the first of a round's two visits
     assert newest(out) == 3

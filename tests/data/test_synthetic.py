@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import fedflat as ff
 from fedflat import synthetic
-from fedflat.data.federation import EVERYBODY, LOOKED_AT, PartitionedFederation
+from fedflat.data.federation import LARGEST_POPULATION, LOOKED_AT, PartitionedFederation
 from fedflat.errors import SettingError
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.results.results import Result
@@ -193,7 +193,9 @@ def test_what_needs_everybody_is_done_for_few_and_refused_for_many() -> None:
     assert list(few.sizes()) == [4] * 30
     assert run(30, "centralised").status == "done"
     assert run(30, sampler="by_size").status == "done"
-    sentence = rf"all 1000000 clients would have to be made.* Use at most {EVERYBODY} clients"
+    sentence = (
+        rf"all 1000000 clients would have to be made.* Use at most {LARGEST_POPULATION} clients"
+    )
     with pytest.raises(SettingError, match="to train in one place, " + sentence):
         run(MANY, "centralised")
     with pytest.raises(

@@ -49,7 +49,7 @@ def begin(fed: Federation, **more: Any) -> session.Session:
     count = len(found.clients)
     fed.until(found, lambda: len(found.online()) == count)
     found.begin(found.online())
-    found.write_roster()
+    found.write_clients()
     return found
 
 

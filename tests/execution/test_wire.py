@@ -271,7 +271,7 @@ def test_equal_broadcasts_have_equal_ids() -> None:
 
 
 def test_a_model_that_is_not_needed_is_not_sent() -> None:
-    broadcast = small_broadcast(instruction=parse("describe(label_counts())", "ask"))
+    broadcast = small_broadcast(instruction=parse("describe(label_counts())", "instruction"))
     got = decode(encode(broadcast))
     assert isinstance(got, Broadcast)
     assert got.instruction == broadcast.instruction

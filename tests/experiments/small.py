@@ -32,7 +32,7 @@ from fedflat.server.client_selection import ClientSampler
 
 SIZES = (6, 9, 12, 7, 8)
 EVERYTHING = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(window=3)"
-"""Memories at clients and server, a shadow, SAM."""
+"""State at clients and server, a model average, SAM."""
 ON = "digits(lda(0), clients=20)"
 FEDFLAT = Path(sys.executable).with_name("fedflat")
 STOPPING = Path(__file__).with_name("stopping.py")

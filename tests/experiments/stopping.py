@@ -19,7 +19,7 @@ from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.state import RunState
 
 CHECKPOINT = "fedflat.experiments.run_folder.checkpoints:Store.write"
-VISIT = "fedflat.client.training:_local_train"
+LOCAL_TRAINING = "fedflat.client.training:_local_train"
 """One client's local training, in the process that runs it."""
 
 

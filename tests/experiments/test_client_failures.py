@@ -95,7 +95,7 @@ def without() -> Experiment:
 def test_a_round_goes_on_with_those_who_came(
     what: str, executor: Executor, reason: str, why: str
 ) -> None:
-    """As if the others had not been asked: weights, memories and all; dead workers are replaced."""
+    """As if the others had not been asked: weights, states and all; dead workers are replaced."""
     run_folder = RunFolder()
     result = train(troubled(what, on_bad="skip"), executor=executor, run_folder=run_folder)
     expected = train(without(), executor=InProcess(1))

@@ -128,7 +128,7 @@ def test_a_bad_reply_is_reported_without_a_look_at_the_data() -> None:
         train(there, executor=Lending())
 
 
-def test_the_roster_of_a_federation() -> None:
+def test_the_registry_of_a_federation() -> None:
     fed = Elsewhere().open(0)
     registry = open_registry(fed)
     assert list(registry.clients) == [0, 1, 2, 3, 4]

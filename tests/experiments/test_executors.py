@@ -262,15 +262,15 @@ def test_what_travels_comes_out_as_it_went_in() -> None:
         large[5:6, 2],
     ]
     sent = (tensors, memory, Parcel(large[0].double(), "x"), None)
-    again, remembered, parcel, nothing = loads(dumps(sent))
+    again, remembered, packed, nothing = loads(dumps(sent))
     for before, after in zip(tensors, again, strict=True):
         assert after.dtype == before.dtype
         assert after.shape == before.shape
         assert torch.equal(after, before)
     assert torch.equal(remembered["dual"]["sigma"], large[3])
     assert torch.equal(remembered["dual"]["turned"], large[:2].T)
-    assert torch.equal(parcel.tensor, large[0].double())
-    assert parcel.note == "x"
+    assert torch.equal(packed.tensor, large[0].double())
+    assert packed.note == "x"
     assert nothing is None
     again[3].add_(1)  # what came belongs to whom it came to
 

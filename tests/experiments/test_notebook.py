@@ -40,8 +40,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> ff.Results:
 
 def test_progress_is_one_display_that_is_updated() -> None:
     shown = Shown()
-    with NotebookReporter(shown) as talker:
-        ff.compare(["fedavg", "fedsam"], reporter=talker.reporter, **QUICK)
+    with NotebookReporter(shown) as console:
+        ff.compare(["fedavg", "fedsam"], reporter=console.reporter, **QUICK)
     text, html = shown.texts[-1]
     first, second = text.splitlines()
     assert first.startswith("[1/2] fedavg(), seed 0: round 2/2  test ")

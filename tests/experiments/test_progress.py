@@ -157,9 +157,9 @@ def test_before_the_first_round() -> None:
 
 def talk(exp: Any, **console: Any) -> str:
     stream = io.StringIO()
-    with ConsoleReporter(Console(file=stream, width=200, highlight=False, **console)) as talker:
-        train(exp, on_progress=talker.reporter.announce(exp, 1, 2))
-        talker.reporter.print_line("and a word [in] brackets")
+    with ConsoleReporter(Console(file=stream, width=200, highlight=False, **console)) as console:
+        train(exp, on_progress=console.reporter.announce(exp, 1, 2))
+        console.reporter.print_line("and a word [in] brackets")
     return stream.getvalue()
 
 

@@ -163,7 +163,7 @@ def test_samples_are_those_seen() -> None:
 
 
 def test_what_a_row_holds() -> None:
-    """The scores of the last shadow count; all are there."""
+    """The scores of the last model average count; all are there."""
     row = ff.train(experiment("fedavg + ema() + wima(window=2)", rounds=1)).rows[0]
     scores: dict[str, Scores] = row["models"]
     assert list(scores) == ["server", *sorted(set(scores) - {"server"}, key=list(scores).index)]

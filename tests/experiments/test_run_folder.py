@@ -171,7 +171,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     with pytest.raises(KeyboardInterrupt):
         begin(EXP, tmp_path / "cut", stop=4)
     count = len(_of_the_newest_alone(tmp_path / "cut"))
-    assert count >= 4  # the list, the model, the server's memory, the shadow
+    assert count >= 4  # the list, the model, the server's state, the model average
     for place in range(count):
         folder = tmp_path / f"cut{place}"
         shutil.copytree(tmp_path / "cut", folder)
@@ -403,7 +403,7 @@ def test_a_disk_that_is_full(small_disk: Path, tmp_path: Path) -> None:
 
 
 class WithStatistics(nn.Sequential):
-    """Running statistics: buffers that the server's model and the shadows share."""
+    """Running statistics: buffers that the server's model and the model averages share."""
 
     def __init__(self) -> None:
         super().__init__(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))

@@ -1,4 +1,4 @@
-"""Runs whose clients' memories do not fit into memory: the same bytes, whatever happens to them."""
+"""Runs whose clients' states do not fit into memory: the same bytes, whatever happens to them."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_files_do_not_grow_in_number_nor_in_length(tmp_path: Path) -> None:
     store = Store(folder)
     table = store.group(8, CLIENTS)
     assert len(table["client"]) == 5
-    # Who was visited since the last checkpoint but one has three memories at most, everybody else
+    # Who was visited since the last checkpoint but one has three states at most, everybody else
     # one.
     assert (folder / FILE).stat().st_size <= (5 + 2 * 2 + 2) * int(table["length"].max())
     groups = {name for round in store.rounds() for name in store.read(round)[0]}
@@ -170,7 +170,7 @@ def test_without_any_memory_the_run_starts_anew(tmp_path: Path, whole: Path, los
     ["experiments.run_folder.checkpoints:Store._write_group", "execution.spill:Spill.write"],
 )
 def test_killed_in_the_midst(tmp_path: Path, whole: Path, after: str) -> None:
-    """With kill -9: among the files of a checkpoint, and among the memories of a round."""
+    """With kill -9: among the files of a checkpoint, and among the client states of a round."""
     folder = tmp_path / "cut"
     code = "import sys; from experiments.test_spilled import killed; killed(*sys.argv[1:])"
     process = subprocess.run(
@@ -189,7 +189,7 @@ def killed(folder: str, after: str) -> None:
 
 
 def test_a_full_disk_is_reported_and_survived(tmp_path: Path, whole: Path) -> None:
-    """The file of memories cannot be opened for writing any more, and then it can."""
+    """The file of client states cannot be opened for writing any more, and then it can."""
     with pytest.raises(KeyboardInterrupt):
         begin(tmp_path / "cut", stop=3)
     path = tmp_path / "cut" / "checkpoint" / FILE

@@ -99,7 +99,7 @@ def alike(one: Any, other: Any, config: dict[str, float]) -> None:
 
 
 def same_run(exp: Experiment, config: dict[str, float], executor: Stacked = Stacked()) -> None:
-    """Models, memories, bytes and metrics of a run in stacks are those of single visits."""
+    """Models, states, bytes and metrics of a run in stacks are those of single visits."""
     singly, together = ran(exp, InProcess(threads=1)), ran(exp, executor)
     assert len(together.models) == exp.rounds
     for one, other in zip(singly.models, together.models, strict=True):

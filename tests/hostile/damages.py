@@ -123,7 +123,7 @@ def _bytes(scene: Scene) -> str:
 
 
 def _lines(scene: Scene) -> str:
-    """Lines of a diary lost, doubled or exchanged."""
+    """Lines of a log lost, doubled or exchanged."""
     path = scene.file(".jsonl")
     lines = path.read_bytes().splitlines(keepends=True)
     if lines:

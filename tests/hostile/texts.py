@@ -79,7 +79,7 @@ RIGHT = {
         "bank(4, R='chains')",
         "asynchronous(buffer=2, staleness='hinge', a=1.5, mixing=decay(0.6, 0.99))",
     ],
-    "ask": ["train", "tune()", "gradient()", "evaluate", "describe(label_counts())"],
+    "instruction": ["train", "tune()", "gradient()", "evaluate", "describe(label_counts())"],
     "describer": ["label_counts", "label_counts()", "task2vec(draws=640, fisher='sample')"],
     "grouping": [
         "random(d_min=300, k_max=4)",

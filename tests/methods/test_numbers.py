@@ -278,7 +278,7 @@ def test_fedspeed_with_equal_radii_of_fsa_is_fedspeed() -> None:
 
 
 def follow(text: str, models: list[torch.Tensor]) -> list[Any]:
-    """The shadow's parameters after each of these models."""
+    """The model average's parameters after each of these models."""
     average = method_of(text).averages[0]
     scene = RunInfo(len(models), 1, Layout(("w",), ((len(models[0]),),), (), ()))
     notes: AverageState = average.init(scene, models[0])

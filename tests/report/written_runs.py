@@ -131,7 +131,7 @@ def evaluations(first: int, last: int, seed: int = 0) -> list[dict[str, Any]]:
 def write_rows(
     folder: Path, name: str, rows: list[dict[str, Any]], status: str | None = None
 ) -> None:
-    """Add to a diary, as the run would, and let the run be where it was, or at another end."""
+    """Add to a log, as the run would, and let the run be where it was, or at another end."""
     record = read_record(folder)
     marks = {}
     for each in LOGS:

@@ -37,7 +37,7 @@ FIRST = torch.zeros(9, dtype=torch.float64)
 def follow(
     average: ModelAverage, models: list[Tensor] = MODELS
 ) -> tuple[list[Tensor | None], list[AverageState]]:
-    """The shadow's parameters and its notes after each model."""
+    """The model average's parameters and its notes after each model."""
     info = RunInfo(len(models), 4, LAYOUT)
     notes = average.init(info, FIRST)
     found, kept = [], []
@@ -165,7 +165,7 @@ def test_swa_rates_left_out() -> None:
 
 
 def hear(average: ModelAverage, rounds: list[list[tuple[int, Tensor]]]) -> list[Tensor | None]:
-    """The shadow's parameters after rounds in which these clients returned these models."""
+    """The model average's parameters after rounds in which these clients returned these models."""
     info = RunInfo(len(rounds), 4, LAYOUT)
     notes, found, kept = average.init(info, FIRST), [], defaultdict[int, AverageState](dict)
     for t, cohort in enumerate(rounds):

@@ -12,7 +12,7 @@ from fedflat.core.stage import Stage
 from fedflat.server.piece import Send, ServerContext, ServerPiece, ServerState, server_step
 from server.cohort import answered
 
-MAIL = Broadcast(2, torch.tensor([1.0, 2.0]), torch.tensor([5.0]), 0.1)
+BROADCAST = Broadcast(2, torch.tensor([1.0, 2.0]), torch.tensor([5.0]), 0.1)
 NOTES: list[str] = []
 
 
@@ -44,16 +44,16 @@ class Other(Counting):
 
 
 def test_a_step_without_pieces_is_the_mean() -> None:
-    after = server_step([], {}, send, MAIL)
+    after = server_step([], {}, send, BROADCAST)
     assert after.model.params.tolist() == [0.0, 2.0]
     assert after.model.buffers.tolist() == [7.0]
     assert after.state == after.metrics == {}
-    assert after.replies.broadcast is MAIL
+    assert after.replies.broadcast is BROADCAST
 
 
 def test_the_last_piece_is_the_outermost() -> None:
     NOTES.clear()
-    after = server_step([Counting("in"), Other("out")], {}, send, MAIL)
+    after = server_step([Counting("in"), Other("out")], {}, send, BROADCAST)
     assert NOTES == ["before out", "before in", "send", "after in", "after out"]
     assert after.model.params.tolist() == [-3.0, 2.0]
     assert after.metrics == {"count of in": 1, "count of out": 1}
@@ -63,12 +63,12 @@ def test_the_last_piece_is_the_outermost() -> None:
 def test_a_step_changes_nothing_old() -> None:
     """A round that is broken off can be made again from what was there before."""
     states: ServerState = {"counting": {"count": torch.tensor(4)}}
-    params = MAIL.params.clone()
-    first = server_step([Counting("a")], states, send, MAIL)
-    again = server_step([Counting("a")], states, send, MAIL)
+    params = BROADCAST.params.clone()
+    first = server_step([Counting("a")], states, send, BROADCAST)
+    again = server_step([Counting("a")], states, send, BROADCAST)
     assert int(states["counting"]["count"]) == 4
     assert int(first.state["counting"]["count"]) == int(again.state["counting"]["count"]) == 5
-    assert torch.equal(MAIL.params, params)
+    assert torch.equal(BROADCAST.params, params)
     assert torch.equal(first.model.params, again.model.params)
 
 
@@ -76,6 +76,9 @@ def test_the_base_piece_changes_nothing() -> None:
     class Nothing(ServerPiece):
         key = "nothing"
 
-    plain, with_it = server_step([], {}, send, MAIL), server_step([Nothing()], {}, send, MAIL)
+    plain, with_it = (
+        server_step([], {}, send, BROADCAST),
+        server_step([Nothing()], {}, send, BROADCAST),
+    )
     assert torch.equal(plain.model.params, with_it.model.params)
     assert Nothing().oracle_calls == 1

@@ -24,7 +24,7 @@ from experiments.small import (
     start,
     timeless,
 )
-from experiments.stopping import VISIT
+from experiments.stopping import LOCAL_TRAINING
 from fedflat.client.local import LocalTraining
 from fedflat.client.training import Request, run_client
 from fedflat.core.flat import Model
@@ -288,7 +288,7 @@ def test_kill_9_in_the_middle(topology: str, rounds: int, tmp_path: Path) -> Non
         "--out",
         str(part),
     ]
-    kill_when_stopped(start(*words, *more, start_new_session=True, stop_after=(VISIT, 31)))
+    kill_when_stopped(start(*words, *more, start_new_session=True, stop_after=(LOCAL_TRAINING, 31)))
     store = Store(part / "checkpoint")
     reached = store.rounds()[0]
     assert 5 < reached < rounds

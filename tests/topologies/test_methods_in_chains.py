@@ -159,7 +159,7 @@ def test_a_method_in_chains(text: str) -> None:
 
 
 def test_which_are_refused() -> None:
-    """Duals, control variates, memories of clients, and those who want every client's own reply;
+    """Duals, control variates, states of clients, and those who want every client's own reply;
     nothing else."""
     refused = {text: refusal(text) for text in EVERY}
     for text, why in refused.items():

@@ -27,7 +27,7 @@ from experiments.small import (
     start,
     timeless,
 )
-from experiments.stopping import VISIT
+from experiments.stopping import LOCAL_TRAINING
 from fedflat.cli import main
 from fedflat.core.failures import ClientFailure
 from fedflat.errors import NotFinite, SettingError
@@ -114,7 +114,9 @@ def test_kill_9_in_the_middle_of_chains(method: str, visits: int, tmp_path: Path
     ]
     part, whole = tmp_path / "part", tmp_path / "whole"
     kill_when_stopped(
-        start(*words, "--out", str(part), start_new_session=True, stop_after=(VISIT, visits))
+        start(
+            *words, "--out", str(part), start_new_session=True, stop_after=(LOCAL_TRAINING, visits)
+        )
     )
     assert 3 < newest(part) < 10
     for more in (["resume", str(part), "--quiet"], [*words, "--out", str(whole)]):
@@ -164,7 +166,7 @@ def test_a_reply_that_is_not_finite_breaks_its_chain(policy: str, words: str) ->
 
 
 def test_a_client_that_is_missing_ends_its_chain() -> None:
-    """The clients after it are not asked; the other chain's reply is enough, and the diary names
+    """The clients after it are not asked; the other chain's reply is enough, and the log names
     who was missing."""
     rng = torch.Generator().manual_seed(0)
     data = [(torch.randn(6, 4, generator=rng), torch.arange(6) % 3) for _ in range(6)]
@@ -308,18 +310,18 @@ class Ring(ff.Topology):
     key = "ring"
     has_chains = True
 
-    def select(self, crowd, t):
+    def select(self, population, t):
         """One chain of all clients."""
-        ring = [(t + step) % crowd.n_clients for step in range(crowd.n_clients)]
+        ring = [(t + step) % population.n_clients for step in range(population.n_clients)]
         return {"server": [tuple(reversed(ring) if self.backwards else ring)]}
 
-    def smallest_cohort(self, crowd):
+    def smallest_cohort(self, population):
         """One chain, one reply."""
         return 1
 
-    def expected_clients(self, crowd):
+    def expected_clients(self, population):
         """All clients in every round."""
-        return crowd.rounds * crowd.n_clients
+        return population.rounds * population.n_clients
 '''
 
 

@@ -136,7 +136,7 @@ def _gather(session: Session, folder: FederationFolder, args: Namespace) -> list
     names = session.online()
     _check_names(session, names)
     session.begin(names)
-    session.write_roster()
+    session.write_clients()
     return names
 
 

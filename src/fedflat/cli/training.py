@@ -50,7 +50,7 @@ def train_new(args: Namespace, methods: list[str]) -> int:
 def train_on(args: Namespace) -> int:
     """Continue the run or the study in a folder, then print the table of its results."""
     folder = Path(args.folder)
-    target = common_target(args.target, _judged(folder))
+    target = common_target(args.target, _headlines(folder))
 
     def work(reporter: Reporter) -> list[Result]:
         wishes: dict[str, Any] = {
@@ -102,7 +102,7 @@ def _begin(args: Namespace, methods: list[str]) -> tuple[Path, list[Result]]:
     return folder, _stoppable(args, folder, work)
 
 
-def _judged(folder: Path) -> list[Headline]:
+def _headlines(folder: Path) -> list[Headline]:
     """The headline scores of the runs in a folder."""
     try:
         return [read_record(run).headline for run in runs_in(folder)]

@@ -52,7 +52,7 @@ def local_work(pieces: Sequence[Piece], examples: int, samples: int) -> int:
     return samples * per_sample + examples * sum(piece.full_gradients for piece in pieces)
 
 
-@register("ask", "train")
+@register("instruction", "train")
 @dataclass(frozen=True, repr=False)
 class Train(Instruction):
     """Local training with the method's pieces.
@@ -74,7 +74,7 @@ class Train(Instruction):
         return client.local_train()
 
 
-@register("ask", "tune")
+@register("instruction", "tune")
 @dataclass(frozen=True, repr=False)
 class FineTune(Instruction):
     """Plain steps of the last layer, without the method's pieces. With ``tests`` as in `Train`."""
@@ -97,7 +97,7 @@ class FineTune(Instruction):
         return client.local_train()
 
 
-@register("ask", "gradient")
+@register("instruction", "gradient")
 @dataclass(frozen=True, repr=False)
 class Gradient(Instruction):
     """The gradient over all the client's data, in place of local training."""
@@ -110,7 +110,7 @@ class Gradient(Instruction):
         return client.full_gradient()
 
 
-@register("ask", "evaluate")
+@register("instruction", "evaluate")
 @dataclass(frozen=True, repr=False)
 class Evaluate(Instruction):
     """The scores of the model on the client's own test examples.
@@ -216,7 +216,7 @@ class LabelCounts(Describer):
         )
 
 
-@register("ask", "describe")
+@register("instruction", "describe")
 @dataclass(frozen=True, repr=False)
 class Describe(Instruction):
     """A tensor computed by the describer ``by``, under "describe" and "vector" in the reply.

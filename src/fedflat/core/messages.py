@@ -57,7 +57,7 @@ class Broadcast:
     buffers: Tensor
     lr: float
     extras: Extras = field(default_factory=dict)
-    instruction: Instruction = field(default_factory=lambda: parse("train", "ask"))
+    instruction: Instruction = field(default_factory=lambda: parse("train", "instruction"))
     """What the client shall do."""
     commit: bool = True
     """False for a probe: the client does not store any state."""

@@ -26,7 +26,7 @@ from fedflat.data.skew import Skew
 from fedflat.errors import SettingError
 from fedflat.registry.specs import TextSpec, name_of, parse
 
-EVERYBODY = 10_000
+LARGEST_POPULATION = 10_000
 """Most clients of an `OnDemand` federation that are made at once, where all are needed."""
 LOOKED_AT = 1_000
 """Most clients of an `OnDemand` federation that are made to compute statistics."""
@@ -254,7 +254,7 @@ class PartitionedFederation(Federation):
 class OnDemand(Federation):
     """A federation whose clients are made on demand. Its cost does not grow with their number.
 
-    Operations that need every client are refused for more than `EVERYBODY` clients. Statistics use
+    Operations that need every client are refused for more than `LARGEST_POPULATION` clients. Statistics use
     at most `LOOKED_AT` clients.
 
     device
@@ -311,14 +311,14 @@ class OnDemand(Federation):
     def pooled(self) -> PartitionedFederation:
         examples = [self.make(client) for client in self._everybody("to train in one place")]
         train = concatenate([part for part in examples if isinstance(part, Examples)])
-        everybody = [torch.arange(len(train), device=self.device)]
-        return PartitionedFederation(train.to(self.device), self.test, everybody, more=self.more)
+        everything = [torch.arange(len(train), device=self.device)]
+        return PartitionedFederation(train.to(self.device), self.test, everything, more=self.more)
 
     def _everybody(self, why: str) -> range:
-        if self.clients > EVERYBODY:
+        if self.clients > LARGEST_POPULATION:
             raise SettingError(
                 f"{why}, all {self.clients} clients would have to be made, and they are made when "
-                f"needed. Use at most {EVERYBODY} clients for it."
+                f"needed. Use at most {LARGEST_POPULATION} clients for it."
             )
         return range(self.clients)
 

@@ -64,8 +64,8 @@ class Deployed(TextSpec):
         started = session is None
         if session is None:
             session = start_session(self, job.seed)
-        if not session.roster:
-            joined = RemoteClients(self.path, self.run).roster()
+        if not session.members:
+            joined = RemoteClients(self.path, self.run).joined()
             session.begin([one["name"] for one in joined], joined)
         session.least, session.wait = self.least, self.wait
         hidden = {

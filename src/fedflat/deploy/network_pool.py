@@ -75,7 +75,7 @@ class NetworkPool(RemoteClientPool):
 
     @property
     def capacity(self) -> int:
-        return len(self.session.roster)
+        return len(self.session.members)
 
     def use_states(self, ids: StateIds) -> None:
         """Name the states of clients by these ids."""
@@ -97,7 +97,7 @@ class NetworkPool(RemoteClientPool):
 
     def submit(self, request: Request) -> None:
         """Send a request; to a client that is away as soon as it is back."""
-        name = self.session.roster[request.client]
+        name = self.session.members[request.client]
         request = self._with_state_id(request)
         broadcast = self._encoded(request.broadcast)
         message = encode(RequestMessage.of(request, message_id(broadcast)))

@@ -103,7 +103,7 @@ class Session:
         self.signer = Signer(SERVER, load_key(identity.key, "the server's key"))
         self.reader = Reader(SERVER, certificates, most)
         self.clients = {name: ClientLink(name) for name in certificates}
-        self.roster: list[str] = []
+        self.members: list[str] = []
         """The clients of the run, in their order; empty before it has begun."""
         self.numbers: dict[str, int] = {}
         """The place of each in this order."""
@@ -166,40 +166,40 @@ class Session:
             and client.profile is not None
             and not client.refusal
             and client.job == self.job_id
-            and (not self.roster or name in self.numbers)
+            and (not self.members or name in self.numbers)
         )
 
-    def begin(self, roster: Iterable[str], joined: Iterable[dict[str, Any]] = ()) -> None:
+    def begin(self, members: Iterable[str], joined: Iterable[dict[str, Any]] = ()) -> None:
         """Fix the clients of the run and their order.
 
         Args:
-            roster: Their names.
+            members: Their names.
             joined: What they reported about their data, if the run began in an earlier session.
         """
-        self.roster = list(roster)
-        self.joined = {name: self.clients[name].profile for name in self.roster if not joined}
+        self.members = list(members)
+        self.joined = {name: self.clients[name].profile for name in self.members if not joined}
         self.joined |= {profile["name"]: profile for profile in joined}
-        self.numbers = {name: place for place, name in enumerate(self.roster)}
-        for name in self.roster:
+        self.numbers = {name: place for place, name in enumerate(self.members)}
+        for name in self.members:
             self.clients.setdefault(name, ClientLink(name))
 
-    def write_roster(self) -> None:
+    def write_clients(self) -> None:
         """Write what the clients of the run reported about their data."""
-        clients = [self.joined[name] for name in self.roster]
+        clients = [self.joined[name] for name in self.members]
         text = json.dumps({"clients": clients}, indent=1)
         write_file(self.folder.path / RUNS / f"{self.run}.json", text.encode())
 
     def use_job(self, job: bytes) -> None:
         """Send a job to all clients, and wait until those that are there are ready."""
         self.job, self.job_id = job, message_id(job)
-        for name in self.roster:
+        for name in self.members:
             self._send_job(self.clients[name])
         self.wait_until(self._all_answered, "ready for the job")
 
     def _all_answered(self) -> bool:
         return all(
             client.refusal or client.job == self.job_id
-            for client in map(self.clients.__getitem__, self.roster)
+            for client in map(self.clients.__getitem__, self.members)
         )
 
     def wait_until(self, done: Callable[[], bool], what: str) -> None:
@@ -224,7 +224,7 @@ class Session:
 
     def _absent(self) -> list[str]:
         online = set(self.online())
-        return [name for name in self.roster or self.clients if name not in online]
+        return [name for name in self.members or self.clients if name not in online]
 
     def online_for(self, round: int) -> Sequence[int]:
         """The clients among which the cohort of a round is drawn, by number; asked once."""
@@ -242,7 +242,7 @@ class Session:
     def _free(self) -> list[str]:
         """Those online who do not work on a request that was given up, in the run's order."""
         online = set(self.online())
-        return [name for name in self.roster if name in online and not self.clients[name].late]
+        return [name for name in self.members if name in online and not self.clients[name].late]
 
     def log(self, **entry: Any) -> None:
         """Append a line to the log of the run."""
@@ -309,7 +309,7 @@ class Session:
         except Damaged as error:
             self._refused(client, f"its description cannot be read: {error}")
             return
-        if self.roster and client.name not in self.roster:
+        if self.members and client.name not in self.members:
             self.refuse(client, "this run has begun without you. Join the next one.")
             return
         profile = dict(fields) | {"name": client.name}

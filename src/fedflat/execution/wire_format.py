@@ -243,7 +243,7 @@ def _read_broadcast(
     if model is None:
         raise Damaged(f"it refers to the model of the broadcast {model_of!r}, which is not here")
     try:
-        instruction = parse(text["instruction"], "ask")
+        instruction = parse(text["instruction"], "instruction")
     except FedflatError as error:
         raise Damaged(f"its instruction cannot be read: {str(error).rstrip('.')}") from None
     return Broadcast(

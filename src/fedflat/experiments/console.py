@@ -40,8 +40,8 @@ def reporter_for(reporter: Reporter | None = None, *, quiet: bool = False) -> It
             print_line=lambda text: print(f"fedflat: {printable_lines(text)}", file=stream)
         )
     else:
-        with NotebookReporter() if in_notebook() else ConsoleReporter() as talker:
-            yield talker.reporter
+        with NotebookReporter() if in_notebook() else ConsoleReporter() as console:
+            yield console.reporter
 
 
 class ConsoleReporter:

@@ -12,7 +12,7 @@ import torch
 from fedflat.client.instructions import LabelCounts
 from fedflat.core.flat import Layout
 from fedflat.data.client_columns import column
-from fedflat.data.federation import EVERYBODY, DataSpec, Federation
+from fedflat.data.federation import LARGEST_POPULATION, DataSpec, Federation
 from fedflat.data.skew import Skew
 from fedflat.errors import SettingError
 from fedflat.experiments.run_folder.groups import Grouped
@@ -36,7 +36,7 @@ def groups_of(topology: Topology, population: ClientPopulation, fed: Federation)
 def counts_of(fed: Federation) -> tuple[tuple[int, ...], ...] | None:
     """Examples of each class, client by client, where there are classes and not too many
     clients."""
-    if not fed.here or not fed.test.examples.has_classes or fed.population > EVERYBODY:
+    if not fed.here or not fed.test.examples.has_classes or fed.population > LARGEST_POPULATION:
         return None
     return tuple(
         tuple(fed.data(client).counts(fed.classes).tolist()) for client in range(fed.population)

@@ -6,7 +6,7 @@ Initialization, NeurIPS 2023.
     client   starts from  w_sent + beta (w_sent - w_last_k);   afterwards  w_last_k <- w_k
     server   w <- mean(w_k)
 
-``w_last_k`` is the client's last local model, and the initial model ``w^0`` before its first visit.
+``w_last_k`` is the client's last local model, and the initial model ``w^0`` before it first trains.
 The server does not know who is new, so it sends ``w^0`` beside the model. With ``first="sent"`` it
 does not, and a new client starts from ``w_sent``.
 

@@ -9,7 +9,7 @@ CVPR 2024.
            rho (n(|w - w_sent|) * grad q) / ||grad q||          form="adaptive"
     u    = g_k(w + eps)                                         on the same batch
 
-``n`` divides each tensor by its Euclidean norms along the first axis. In the first step of a visit
+``n`` divides each tensor by its Euclidean norms along the first axis. In the first step of a request
 ``w = w_sent``, so ``eps = 0``. ``scope`` limits the perturbation to the last layer ("head") or to
 the others ("body"), as the authors' code can. With ``proximal="l2"`` a step costs one gradient.
 

@@ -1,4 +1,4 @@
-"""FedSWA and FedMoSWA: a learning rate that falls within every visit, and an extrapolating server.
+"""FedSWA and FedMoSWA: a learning rate that falls during local training, and an extrapolating server.
 
 Liu et al., Improving Generalization in Federated Learning with Highly Heterogeneous Data via
 Momentum-Based Stochastic Controlled Weight Averaging, ICML 2025.
@@ -45,10 +45,10 @@ def falling_rate(owner: str, rho: float) -> tuple[Piece, ...]:
 
 @method
 def fedswa(rho: float = 0.1, alpha: Scalar = 1.5) -> Method:
-    """A falling rate in every visit and an extrapolating server (Liu et al., ICML 2025).
+    """A rate that falls during local training, and an extrapolating server (Liu et al., ICML 2025).
 
     rho
-        The rate at the end of a visit, as a share of that at its start.
+        The rate at the end of local training, as a share of that at its start.
     alpha
         Learning rate of the server.
     """

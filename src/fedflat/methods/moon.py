@@ -109,7 +109,7 @@ class ModelContrast(Term):
         return at(self.mu, v.round) * contrast(seen[0], sent, last, self.T)
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Store the client's own model for its next visit."""
+        """Store the client's own model for the next time it trains."""
         v.scratch["own"] = v.end
         return w
 

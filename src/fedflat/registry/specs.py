@@ -55,7 +55,7 @@ KINDS = {
     "analysis": "analyses",
     "command": "commands",
     "describer": "describers",
-    "ask": "",
+    "instruction": "",
     "attacker": "",
     "measure": "",
 }

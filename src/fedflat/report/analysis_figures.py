@@ -68,19 +68,19 @@ def layer_dots(document: Document) -> Iterator[Drawn]:
 def corruption_bars(document: Document) -> Iterator[Drawn]:
     """The headline score under each kind of corruption, mean over severities."""
     for name, items in comparable(document["corruptions"]):
-        judged = document["boards"][document["methods"][items[0]["method"]]["board"]]["headline"]
+        headline = document["boards"][document["methods"][items[0]["method"]]["board"]]["headline"]
         kinds = list(dict.fromkeys(kind for one in items for kind in one["kinds"]))
         figure, axis = canvas(PAGE, 3.0)
         width = 0.8 / len(items)
         for place, one in enumerate(items):
             means = [_mean(one["kinds"].get(kind, [])) for kind in kinds]
-            values = numbers([one["clean"], *means, one["mean"]], judged["factor"])
+            values = numbers([one["clean"], *means, one["mean"]], headline["factor"])
             x = [i + width * (place - (len(items) - 1) / 2) for i in range(len(values))]
             axis.bar(x, values, width, color=look(one["look"])["color"], label=_label(one))
         labels = ["clean", *(kind.replace("_", " ") for kind in kinds), "mean of all"]
         axis.set_xticks(range(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
-        unit = f", {judged['unit']}" if judged["unit"] else ""
-        axis.set(ylabel=plain(judged["label"] + unit))
+        unit = f", {headline['unit']}" if headline["unit"] else ""
+        axis.set(ylabel=plain(headline["label"] + unit))
         legend(figure)
         yield f"corruptions{name}", figure
 

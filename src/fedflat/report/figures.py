@@ -97,18 +97,18 @@ def _curves(document: Document) -> Iterator[Drawn]:
     """Scores and losses against rounds, with a clock also against time and bytes: the mean over
     seeds, and from the least to the largest."""
     for place, board in enumerate(document["boards"]):
-        judged, more = board["headline"], f"-{place + 1}" if place else ""
+        headline, more = board["headline"], f"-{place + 1}" if place else ""
         title = board["title"] if len(document["boards"]) > 1 else ""
         members = [m for m in document["methods"] if m["board"] == place]
         found = dict.fromkeys(name for m in members for name in m["curves"])
         for name in (name for name in found if "/" not in name):  # domains are in tables
-            label, factor = _measure(name, judged)
+            label, factor = _measure(name, headline)
             there = [m for m in members if name in m["curves"]]
             file = f"{name.replace('tests.', 'test-')}{more}"
             yield file, _curve(there, name, label, factor, title=title)
             timed = [m for m in there if "clock" in m["curves"][name]]
             if (
-                timed and name == judged["name"]
+                timed and name == headline["name"]
             ):  # then what it costs is of interest, by all measures of it
                 for along, (called, scale) in COSTS.items():
                     yield (
@@ -119,21 +119,21 @@ def _curves(document: Document) -> Iterator[Drawn]:
             yield f"recorded-{file_name(key)}{more}", _recorded(document, members, key, title)
 
 
-def _measure(name: str, judged: Document) -> tuple[str, float]:
+def _measure(name: str, headline: Document) -> tuple[str, float]:
     """The label and the factor of a curve."""
-    if name == "loss" and name != judged["name"]:
+    if name == "loss" and name != headline["name"]:
         return "test loss", 1.0
     if name == "train_loss":
         return "training loss", 1.0
-    unit = f", {judged['unit']}" if judged["unit"] else ""
+    unit = f", {headline['unit']}" if headline["unit"] else ""
     words = {
-        judged["name"]: judged["label"],
-        "personal": f"personal {judged['label']}",
-        "clients": f"clients' {judged['label']}",
+        headline["name"]: headline["label"],
+        "personal": f"personal {headline['label']}",
+        "clients": f"clients' {headline['label']}",
     }
-    return words.get(name, f"{judged['label']} on {name.removeprefix('tests.')}") + unit, judged[
-        "factor"
-    ]
+    return words.get(
+        name, f"{headline['label']} on {name.removeprefix('tests.')}"
+    ) + unit, headline["factor"]
 
 
 def _recorded(document: Document, methods: Sequence[Document], key: str, title: str) -> Any:

@@ -232,7 +232,10 @@ class SamplerSettings(PlainFields):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSettings(PlainFields):
-    """Local training of one client in one round."""
+    """Local training of a client for one request.
+
+    A round may send a client several requests: two exchanges, or a chain that passes it twice.
+    """
 
     epochs: int = setting(
         1,

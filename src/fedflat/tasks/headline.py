@@ -185,16 +185,16 @@ class Headline:
 
 def common_target(target: float | str | None, headlines: Iterable[Headline]) -> float | None:
     """The target as a number; an error if runs with different headline scores have one target."""
-    judged_by = list(dict.fromkeys(headlines))
-    if target is None or not judged_by:
+    different = list(dict.fromkeys(headlines))
+    if target is None or not different:
         return None
-    if len(judged_by) > 1:
-        names = " and ".join(headline.label for headline in judged_by)
+    if len(different) > 1:
+        names = " and ".join(headline.label for headline in different)
         raise SettingError(
             f"one target cannot serve all runs: they are judged by different scores ({names}). "
             "Leave it out, or select runs of one kind."
         )
-    return judged_by[0].target(target) if isinstance(target, str) else target
+    return different[0].target(target) if isinstance(target, str) else target
 
 
 ACCURACY = Headline("accuracy", unit="%", factor=100.0)

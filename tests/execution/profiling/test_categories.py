@@ -43,7 +43,7 @@ FOLD = (
     "fedflat.core.messages:aggregate",
     "fedflat.experiments.exchange:Exchange._dispatch",
 )
-VISIT = (
+LOCAL_TRAINING = (
     *FOLD,
     "fedflat.execution.in_process:_InProcessPool.run",
     "fedflat.client.training:run_client",
@@ -56,37 +56,57 @@ CASES = [
     (TRAIN, "aggregation"),
     (FOLD, "aggregation"),
     ((*FOLD, "fedflat.core.messages:Reply.finite", "torch:isfinite"), "aggregation"),
-    (VISIT, "piece arithmetic"),
-    ((*VISIT, "fedflat.client.sharpness:Sam.gradient"), "piece arithmetic"),
-    ((*VISIT, "mine:Piece.gradient"), "piece arithmetic"),
-    ((*VISIT, "fedflat.methods.feddyn:Dual.gradient"), "piece arithmetic"),
+    (LOCAL_TRAINING, "piece arithmetic"),
+    ((*LOCAL_TRAINING, "fedflat.client.sharpness:Sam.gradient"), "piece arithmetic"),
+    ((*LOCAL_TRAINING, "mine:Piece.gradient"), "piece arithmetic"),
+    ((*LOCAL_TRAINING, "fedflat.methods.feddyn:Dual.gradient"), "piece arithmetic"),
     ((*TRAIN[:2], "fedflat.methods.feddyn:DualServer.exchange"), "aggregation"),
     (
-        (*VISIT, "fedflat.client.sharpness:Sam.gradient", "fedflat.client.learner:Oracle.__call__"),
-        "local gradient",
-    ),
-    (
-        (*VISIT, "fedflat.client.learner:Oracle.__call__", "fedflat.models.cnn:Cnn.forward"),
+        (
+            *LOCAL_TRAINING,
+            "fedflat.client.sharpness:Sam.gradient",
+            "fedflat.client.learner:Oracle.__call__",
+        ),
         "local gradient",
     ),
     (
         (
-            *VISIT,
+            *LOCAL_TRAINING,
+            "fedflat.client.learner:Oracle.__call__",
+            "fedflat.models.cnn:Cnn.forward",
+        ),
+        "local gradient",
+    ),
+    (
+        (
+            *LOCAL_TRAINING,
             "fedflat.client.stacked_gradients:StackedGradients._untraced.<locals>.loss",
             "torch:relu",
         ),
         "local gradient",
     ),
     (
-        (*VISIT, "fedflat.client.training:_batches", "fedflat.client.local:LocalTraining.batches"),
+        (
+            *LOCAL_TRAINING,
+            "fedflat.client.training:_batches",
+            "fedflat.client.local:LocalTraining.batches",
+        ),
         "data",
     ),
     (
-        (*VISIT, "fedflat.client.training:_batches", "fedflat.data.examples:ClientData.batch"),
+        (
+            *LOCAL_TRAINING,
+            "fedflat.client.training:_batches",
+            "fedflat.data.examples:ClientData.batch",
+        ),
         "data",
     ),
     (
-        (*VISIT[:7], "fedflat.client.evaluate:judge", "fedflat.data.examples:ClientData.batch"),
+        (
+            *LOCAL_TRAINING[:7],
+            "fedflat.client.evaluate:judge",
+            "fedflat.data.examples:ClientData.batch",
+        ),
         "evaluation",
     ),
     (

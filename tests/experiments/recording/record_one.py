@@ -41,7 +41,7 @@ def experiment(method: str = "fedavg", **more: Any) -> Experiment:
     return small(method, **{**settings, **more})
 
 
-class Diary(RunFolder):
+class RecordedRun(RunFolder):
     """Keeps the models, the first one too."""
 
     def __init__(self, exp: Experiment) -> None:
@@ -53,8 +53,10 @@ class Diary(RunFolder):
             self.models.append(run.model.params)
 
 
-def record(exp: Experiment, what: str | None, executor: Executor = InProcess(threads=1)) -> Diary:
-    run_folder = Diary(exp)
+def record(
+    exp: Experiment, what: str | None, executor: Executor = InProcess(threads=1)
+) -> RecordedRun:
+    run_folder = RecordedRun(exp)
     train(exp, run_folder=run_folder, executor=executor, callbacks=recording_callback(what))
     return run_folder
 

@@ -82,7 +82,7 @@ def test_from_what_was_sent_and_probes_do_not_count() -> None:
 
 
 def test_a_method_that_asks_for_gradients_too() -> None:
-    """The replies of Mime's survey have walked nowhere."""
+    """The replies with Mime's full gradients have no update."""
     drifts = seen(record(experiment("mime(b=0.9)"), "drift"), "drift")
     assert len(drifts) == 4
     assert all(drift > 0 for drift in drifts.values())

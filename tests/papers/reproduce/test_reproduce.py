@@ -182,7 +182,7 @@ def test_cut_and_gone_on_with_is_the_whole(
     assert output == [["--rounds", "4"], ["--out", str(out)], ["--rounds", "300"]]
 
 
-def test_a_shadow_more(tmp_path: Path) -> None:
+def test_one_model_average_more(tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ("--cells", "plain", "--add-average", "ema(gamma=0.5)", "--rounds", 2, "--out", out)
     assert reproduce(table(tmp_path), *words) == 0

@@ -35,7 +35,7 @@ CLIENT = {
     "columns?": [str],
 }
 """What a client reports about its data: see `describe`."""
-ROSTER = {"clients": [CLIENT]}
+JOINED = {"clients": [CLIENT]}
 ONLINE: dict[str, Callable[[int], Sequence[int]]] = {}
 """By run: returns who can be asked in a round. The server's session sets it."""
 
@@ -126,7 +126,7 @@ class RemoteClients(DataSpec):
         """What the server knows of the clients."""
         if self.test is None:
             raise SettingError("remote_clients: the server needs a test set: --test DATA.")
-        clients, test = self.roster(), self.test.open(seed).test
+        clients, test = self.joined(), self.test.open(seed).test
         needed = form_of_test(self.test, test)
         for client in clients:
             check_fits(client, needed)
@@ -138,12 +138,12 @@ class RemoteClients(DataSpec):
             self.run,
         )
 
-    def roster(self) -> list[dict[str, Any]]:
+    def joined(self) -> list[dict[str, Any]]:
         """The clients of the run in their order."""
         path = Path(self.path) / "runs" / f"{self.run}.json"
         try:
             found = read_json(path)
-            check(found, ROSTER)
+            check(found, JOINED)
         except Damaged as error:
             raise DataError(
                 f"remote_clients: {path} cannot be read: {error}. `fedflat deploy serve` writes it."

@@ -19,7 +19,7 @@ from fedflat.data.derived import DerivedSet
 from fedflat.data.domains import Domain
 from fedflat.data.examples import AnyExamples, ClientData, Examples
 from fedflat.data.federation import (
-    EVERYBODY,
+    LARGEST_POPULATION,
     Federation,
     OnDemand,
     PartitionedFederation,
@@ -131,10 +131,10 @@ def _places(size: int, count: int, seed: int, client: int) -> tuple[Tensor, Tens
 def _split_examples(
     fed: PartitionedFederation | OnDemand, share: float, seed: int
 ) -> tuple[Any, ClientData]:
-    if isinstance(fed, OnDemand) and fed.population > EVERYBODY:
+    if isinstance(fed, OnDemand) and fed.population > LARGEST_POPULATION:
         raise SettingError(
             f"a share of each of {fed.population} clients' examples would make all clients, and "
-            f"they are made when needed. Use at most {EVERYBODY} clients, or whole clients: "
+            f"they are made when needed. Use at most {LARGEST_POPULATION} clients, or whole clients: "
             "--validation-by clients."
         )
     sizes = fed.sizes()
@@ -159,21 +159,21 @@ def _split_examples(
 def _split_clients(
     fed: PartitionedFederation | OnDemand, share: float, seed: int
 ) -> tuple[Any, ClientData]:
-    everybody = fed.population
-    count = min(max(round(share * everybody), 1), everybody - 1)
+    population = fed.population
+    count = min(max(round(share * population), 1), population - 1)
     if count < 1:
         raise SettingError(
             "validation by clients needs two clients, one of them to train, found one. Use more "
             "clients, or --validation-by examples."
         )
-    if isinstance(fed, OnDemand) and count > EVERYBODY:
+    if isinstance(fed, OnDemand) and count > LARGEST_POPULATION:
         raise SettingError(
-            f"{count} clients would be made for validation, {EVERYBODY} at most can be. Use a "
+            f"{count} clients would be made for validation, {LARGEST_POPULATION} at most can be. Use a "
             "smaller share."
         )
-    drawn = numpy_generator(seed, VALIDATION).choice(everybody, count, replace=False)
+    drawn = numpy_generator(seed, VALIDATION).choice(population, count, replace=False)
     aside = sorted(drawn.tolist())
-    stay = np.setdiff1d(np.arange(everybody), drawn)
+    stay = np.setdiff1d(np.arange(population), drawn)
     if isinstance(fed, OnDemand):
         examples = [fed.make(client) for client in aside]
         found = [one.raw(torch.arange(len(one))).plain() for one in examples]

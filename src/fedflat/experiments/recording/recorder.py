@@ -30,8 +30,7 @@ MOST_CLIENTS = 10_000
 
 @dataclass
 class RoundView(RoundCallback):
-    """One round, as metrics see it; ``see`` returns what they recorded. Without metrics nothing is
-    done.
+    """One round, as metrics see it. `on_round_end` returns what they recorded.
 
     setup
         The run.
