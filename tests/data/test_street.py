@@ -174,3 +174,10 @@ def test_classes_of_camvid() -> None:
     assert pairs <= known | {(255, 255)}
     assert len(pairs) > 6
     assert other.classes == 11
+
+
+@pytest.mark.parametrize(
+    ("targets", "task"), [("mask", "segmentation()"), ("place", "retrieval()")]
+)
+def test_the_default_task_follows_the_targets(targets: str, task: str) -> None:
+    assert street(targets=targets).usual_task == task

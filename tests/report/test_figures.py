@@ -14,7 +14,16 @@ from fedflat.plot_style import COLORS
 from fedflat.report import collect, write_report
 from fedflat.report.figures import _recorded as recorded_figure
 from fedflat.report.figures import draw_figures
-from report.written_runs import write_analyses, write_recorded, write_run, write_timed
+from report.test_headlines import MIOU
+from report.written_runs import (
+    picture,
+    write_analyses,
+    write_analysis,
+    write_headline_run,
+    write_recorded,
+    write_run,
+    write_timed,
+)
 
 NAMES = {
     "accuracy",
@@ -156,3 +165,48 @@ def test_clients_are_marked_beside_the_mean() -> None:
     assert all(tick == round(tick) for tick in axis.get_xticks())
     labels["entries"] = "class"
     assert len(recorded_figure(document, methods, "lam", "").axes[0].lines) == 2
+
+
+def test_maps_of_places_and_recovered_images(tmp_path: Path) -> None:
+    """One map for each area of a test set, the queries with what they retrieve, one sheet each."""
+    run = write_run(tmp_path / "a")
+    example = {"area": "b", "right": False, "possible": True, "metres": 90_000.0}
+    queries = [
+        {"area": "a", "x": 0.0, "y": 1.0, "right": True, "possible": True, "metres": 2.0},
+        {"area": "a", "x": 5.0, "y": 1.0, "right": False, "possible": False, "metres": 40.0},
+        {"x": 9.0, "y": 1.0, **example},
+    ]
+    found = {
+        "queries": queries,
+        "database": [{"area": "a", "x": 1.0, "y": 1.0}, {"area": "b", "x": 9.0, "y": 3.0}],
+        "examples": [
+            {"x": 9.0, "y": 1.0, **example, "query": picture(1), "found": picture(2)},
+        ],
+        "recall": [0.5, 0.5, 0.5],
+        "without_positive": 1,
+    }
+    clients = [{"client": 0, "images": 1, "points": [["a", 2.0, 2.0]]}]
+    write_analysis(
+        run, "places", {"model": "server"}, {"sets": {"test": found}, "clients": clients}
+    )
+    recovery = {"client": 3, "requests": 5, "real": 9, "made": 9, "features": "a network"}
+    recovery |= {"distance": 60.81, "test": 1.0, "untrained": 100.0}
+    recovery |= {"originals": picture(1), "recovered": picture(2)}
+    write_analysis(run, "recovery", {"model": "server"}, recovery)
+    write_report([run], tmp_path / "r.html", figures=tmp_path / "figures", formats=["svg"])
+    texts = {path.stem: path.read_text() for path in (tmp_path / "figures").iterdir()}
+    assert {"places-a", "places-b", "places-examples", "recovered"} <= set(texts)
+    assert {name for name in texts if ">no image in the radius<" in texts[name]} == {"places-a"}
+    assert {name for name in texts if ">wrong<" in texts[name]} == {"places-b"}
+    assert ">wrong, another area<" in texts["places-examples"]
+    assert ">Fréchet distance 60.8<" in texts["recovered"]
+
+
+def test_a_constant_curve_has_short_numbers(tmp_path: Path) -> None:
+    score = 1 / 24
+    run = write_headline_run(tmp_path / "a", MIOU, [score, score + 1e-9])
+    write_report([run], tmp_path / "r.html", figures=tmp_path / "figures", formats=["svg"])
+    drawn = (tmp_path / "figures" / "miou.svg").read_text()
+    ticks = re.findall(r">(\d\.\d+)<", drawn)
+    assert ticks
+    assert all(len(tick) <= len("4.125") for tick in ticks)

@@ -43,7 +43,7 @@ def eigenvalue_stems(document: Document) -> Iterator[Drawn]:
             axis.plot(x, values, "o", color=color, markersize=3, label=_label(one))
         axis.axhline(0, color="black", linewidth=0.6)
         axis.xaxis.get_major_locator().set_params(integer=True)
-        axis.set(xlabel="place", ylabel="eigenvalue")
+        axis.set(xlabel="rank", ylabel="eigenvalue")
         legend(figure)
         yield f"eigenvalues{name}", figure
 

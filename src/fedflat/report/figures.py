@@ -1,5 +1,5 @@
 """Figures for papers, drawn with matplotlib: curves, densities and planes. `surface_figures`,
-`analysis_figures`, `client_figures` and `picture_figures` have the others."""
+`analysis_figures`, `client_figures`, `picture_figures` and `place_figures` have the others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ from fedflat.report.figure_style import (
     plain_powers,
     title_letters,
 )
-from fedflat.report.picture_figures import confusion_matrices, example_pictures
+from fedflat.report.picture_figures import confusion_matrices, example_pictures, recovered_images
+from fedflat.report.place_figures import place_maps, retrieved_images
 from fedflat.report.surface_figures import client_surfaces, surfaces, surfaces_together
 
 FORMATS = ("png", "pdf", "svg")
@@ -185,8 +186,17 @@ def _curve(
     if along == "round":
         axis.xaxis.get_major_locator().set_params(integer=True)
     axis.margins(x=0.01)
+    _widen(axis)
     legend(figure)
     return figure
+
+
+def _widen(axis: Any) -> None:
+    """Give curves that are almost constant an axis with short labels."""
+    low, high = axis.dataLim.intervaly
+    least = 1e-2 * max(abs(low), abs(high))
+    if least > 0 and high - low < least:
+        axis.set_ylim(low - least, high + least)
 
 
 def _densities(document: Document) -> Iterator[Drawn]:
@@ -298,5 +308,8 @@ _FIGURES: tuple[Callable[[Document], Iterator[Drawn]], ...] = (
     group_maps,
     style_maps,
     example_pictures,
+    place_maps,
+    retrieved_images,
+    recovered_images,
     partitions,
 )

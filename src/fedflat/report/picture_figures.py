@@ -1,4 +1,4 @@
-"""Figures of confusion matrices, and of pictures with their labels and predictions."""
+"""Figures of confusion matrices, of pictures with their labels and predictions, and of recovered images."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def example_pictures(document: Document) -> Iterator[Drawn]:
                 shown = [first["image"], first["truth"]]
                 shown += [one["sets"][where][column]["mask"] for one in there]
                 for axis, text, row in zip(axes[:, column], shown, rows, strict=True):
-                    axis.imshow(_image(document, text), interpolation="nearest")
+                    axis.imshow(image_of(document, text), interpolation="nearest")
                     axis.set(xticks=[], yticks=[])
                     if column == 0:
                         axis.set_ylabel(in_lines(row, 14), fontsize=7)
@@ -76,7 +76,22 @@ def example_pictures(document: Document) -> Iterator[Drawn]:
             yield f"pictures{more}{name}", figure
 
 
-def _image(document: Document, picture: Any) -> Any:
+def recovered_images(document: Document) -> Iterator[Drawn]:
+    """Some real training images, and those that an attacker recovered from each method."""
+    for name, items in comparable(document["recovery"]):
+        figure, axes = panels(1 + len(items), 1.1)
+        titles = ["real training images", *(one["label"] for one in items)]
+        sheets = [items[0]["originals"], *(one["recovered"] for one in items)]
+        for axis, title, sheet in zip(axes, titles, sheets, strict=True):
+            axis.imshow(image_of(document, sheet), interpolation="nearest", cmap="gray")
+            axis.set(xticks=[], yticks=[])
+            axis.set_title(in_lines(title, title_letters(len(axes))))
+        for axis, one in zip(axes[1:], items, strict=True):
+            axis.set_xlabel(f"Fréchet distance {one['distance']:.3g}")
+        yield f"recovered{name}", figure
+
+
+def image_of(document: Document, picture: Any) -> Any:
     """A picture that is pasted as text, or that is named by its place in the album."""
     from matplotlib.image import imread
 

@@ -99,7 +99,6 @@ class Street(DataSpec):
     (1, 'rain', 'bus')
     """
 
-    usual_task = "segmentation()"
     origin = "is drawn from the seed"
 
     _: KW_ONLY
@@ -120,6 +119,11 @@ class Street(DataSpec):
     unseen_view: str = ""
     tests: int = 96
     seed: int | None = None
+
+    @property
+    def usual_task(self) -> str:  # type: ignore[override]
+        """See `DataSpec.usual_task`: retrieval if the targets are places."""
+        return "segmentation()" if self.targets == "mask" else "retrieval()"
 
     def __post_init__(self) -> None:
         number("street", "towns", self.towns, low=1, high=1000, whole=True)
