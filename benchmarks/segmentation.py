@@ -267,7 +267,7 @@ def part(name: str, asked: argparse.Namespace) -> None:
         write(Path(folder), asked.scenes, *sides(asked.files))
         ready = setup(asked, Path(folder))
         count, (height, width) = (
-            sum(p.numel() for p in ready.learner.module().parameters()),
+            sum(p.numel() for p in ready.job.learner.module().parameters()),
             sides(asked.size),
         )
         crops = f"batches of {asked.batch} crops of {height // 2}x{width // 2}"

@@ -337,3 +337,11 @@ def test_workers_end_with_who_started_them(tmp_path: Path) -> None:
     parent.kill()
     parent.wait()
     ended(*family)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.bool])
+def test_a_tensor_goes_through_the_pipe(dtype: torch.dtype) -> None:
+    sent = torch.tensor([0.0, 1.0, -3.5, 1e-30]).to(dtype)
+    again = loads(dumps(sent))
+    assert again.dtype == dtype
+    assert torch.equal(again, sent)

@@ -110,7 +110,7 @@ def test_data_show_clients_and_classes(tmp_path: Path) -> None:
 
 CELLS = f"""
 import fedflat as ff
-study = ff.compare(["fedavg", "fedsam"], on={repr(DATA)!r}, model="logistic", rounds=2, out="runs")
+study = ff.compare(["fedavg", "fedsam"], on={repr(DATA)!r}, model="logistic", rounds=2, clients_per_round=2, out="runs")
 study.plot()
 study.table()
 ff.report(study)

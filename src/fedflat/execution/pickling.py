@@ -32,10 +32,17 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, value: Any) -> Any:
         if type(value) is Tensor and value.device.type == "cpu" and not value.requires_grad:
+            if value.dtype == torch.bfloat16:  # NumPy has no such numbers
+                return _bfloat16, (value.view(torch.int16).numpy(),)
             return torch.from_numpy, (value.detach().numpy(),)
         if isinstance(value, type | FunctionType) and value.__module__ in MAINS:
             self.mains.append(value.__qualname__)
         return NotImplemented
+
+
+def _bfloat16(bits: Any) -> Tensor:
+    """The tensor with these bits, given as whole numbers."""
+    return torch.from_numpy(bits).view(torch.bfloat16)
 
 
 def packed(value: object) -> PickledValue:
