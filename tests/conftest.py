@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -29,6 +30,12 @@ for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "FEDFLAT_DATA"):
 os.environ["TERM"] = "xterm-256color"
 if sys.__stdin__ is None:  # standard input is closed; pytest expects one
     sys.__stdin__ = open(os.devnull)  # noqa: SIM115
+
+
+def pytest_collection_finish() -> None:
+    """Leave out what was collected in every later garbage collection: it lives until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,6 @@ import ast
 import inspect
 import re
 import sys
-import textwrap
 from dataclasses import is_dataclass
 from functools import cache
 
@@ -22,14 +21,20 @@ NO_PARAMETERS = ("Executor", "Meter", "Stage")
 
 
 @cache
+def classes_of(module: str) -> dict[str, ast.ClassDef]:
+    """The classes at the top of a module, by name."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+@cache
 def fields_with_docstring(cls: type) -> frozenset[str]:
     """The fields of a class, and of its bases, that are followed by a docstring."""
     found = set()
     for base in cls.__mro__:
         if not base.__module__.startswith("fedflat"):
             continue
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        assert isinstance(tree, ast.ClassDef)
+        tree = classes_of(base.__module__)[base.__name__]
         for field, after in zip(tree.body, tree.body[1:], strict=False):
             if (
                 isinstance(field, ast.AnnAssign)

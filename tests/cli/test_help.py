@@ -22,7 +22,7 @@ def test_fedflat_alone_shows_the_help(capsys: pytest.CaptureFixture[str]) -> Non
         assert ended.value.code == 0
         helps.append(capsys.readouterr().out)
     assert helps[0] == helps[1]
-    assert "Quote what has parentheses" in helps[0]
+    assert "Put quotes around arguments with parentheses" in helps[0]
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -34,7 +34,9 @@ def test_every_command_has_examples_in_its_help(
     output = capsys.readouterr().out
     lines = VERBS[name].EXAMPLES
     assert "\n".join(["examples:", *(f"  {line}" for line in lines)]) in output
-    assert ("Quote what has parentheses" in output) == any("(" in line for line in lines)
+    assert ("Put quotes around arguments with parentheses" in output) == any(
+        "(" in line for line in lines
+    )
 
 
 @pytest.mark.parametrize(("name", "line"), LINES, ids=[line for _, line in LINES])

@@ -87,8 +87,15 @@ def test_a_reader_leaves_after_the_first_line(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "final.safetensors").is_file()
 
 
-@pytest.mark.parametrize("both", [True, False])
-@pytest.mark.parametrize("quiet", [(), ("--quiet",)])
+@pytest.mark.parametrize(
+    ("both", "quiet"),
+    [
+        (True, ()),
+        (False, ("--quiet",)),
+        pytest.param(True, ("--quiet",), marks=pytest.mark.slow),
+        pytest.param(False, (), marks=pytest.mark.slow),
+    ],
+)
 def test_closed_pipe_of_run(tmp_path: Path, both: bool, quiet: tuple[str, ...]) -> None:
     """The table comes on standard output as long as that is read."""
     status, table = without_reader(

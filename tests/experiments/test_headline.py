@@ -176,7 +176,7 @@ def test_different_scores_are_never_in_one_table() -> None:
     )
     output = repr(runs)
     assert output.startswith(
-        "These runs are judged by different scores (accuracy and rmse), and are not compared.\n\n"
+        "These runs have different headline scores (accuracy and rmse), and are not compared.\n\n"
     )
     first, second = (part for part in output.split("\n\n") if part.startswith("method"))
     assert [line.split()[:2] for line in first.splitlines()[2:]] == [["fedavg()", "50.00"]]
@@ -192,7 +192,7 @@ def test_different_scores_are_never_in_one_table() -> None:
         ("rmse", 2.5),
         ("rmse", 3.0),
     ]
-    with pytest.raises(SettingError, match=r"judged by different scores \(accuracy and rmse\)"):
+    with pytest.raises(SettingError, match=r"have different headline scores \(accuracy and rmse\)"):
         common_target("0.5", (run.headline for run in runs))
 
 

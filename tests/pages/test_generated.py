@@ -28,14 +28,14 @@ def test_curves_are_those_of_the_commands() -> None:
     """Each method has a curve that its command of today would make, in form."""
     import curves
 
-    stored = json.loads(curves.FILE.read_text())
+    stored, parser = json.loads(curves.FILE.read_text()), build()
     assert sorted(stored) == sorted(curves.names())
     for name, curve in stored.items():
         assert curve["command"] == curves.command(name)
         assert len(curve["rounds"]) == len(curve["values"]) > 4
         assert all(0 <= value <= 1 for value in curve["values"])
         assert curve["rounds"] == sorted(set(curve["rounds"]))
-        args = build().read(shlex.split(curve["command"])[1:])
+        args = parser.read(shlex.split(curve["command"])[1:])
         assert parse(args.method, "method").text.startswith(name)
         parse(args.on, "data set")
 

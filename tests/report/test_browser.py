@@ -279,7 +279,7 @@ def test_scores_of_different_kinds_have_tables_of_their_own(
     ]
     drawn = page.locator("#training figure").nth(0).locator("svg.chart path.line").count()
     assert drawn == len(METHODS)
-    assert "judged by different scores" in page.inner_text("#results")
+    assert "have different headline scores" in page.inner_text("#results")
 
 
 def test_scores_below_zero_are_drawn(

@@ -162,7 +162,7 @@ def training_options(options: Options) -> None:
         "--target",
         type=target,
         metavar="A",
-        help="headline score to reach: 0.9 or 90%%; a study keeps it (default: the first method's "
+        help="headline score to reach: 0.9 or 90%%; stored with the study (default: the first method's "
         "final score)",
     )
     table_options(options.groups[OUTPUT])

@@ -29,12 +29,12 @@ EXAMPLES = """examples:
   fedflat reproduce toy
   fedflat data show "digits(lda(0.1), clients=50)"
 
-Quote what has parentheses. Each command has examples: fedflat run --help.
+Put quotes around arguments with parentheses. Each command has examples: fedflat run --help.
 A plugin can add commands: fedflat NAME --plugin FILE.
 """
 
 
-QUOTE = "\n\nQuote what has parentheses, since the shell reads them too."
+QUOTE = "\n\nPut quotes around arguments with parentheses: the shell would interpret them."
 MEANT = {
     "train": "run",
     "fit": "run",

@@ -134,7 +134,7 @@ class Experiment(RunSettings):
 
     @property
     def headline(self) -> Headline:
-        """The score it is judged by."""
+        """The headline score."""
         return self.task.headline
 
     @property

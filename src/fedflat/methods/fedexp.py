@@ -80,7 +80,7 @@ def step_size(mean_square: float, square_of_mean: float, eps: float) -> float:
 def fedexp(eps: float = Extrapolation.eps, flavour: str = Extrapolation.flavour) -> Method:
     """A server step that grows when clients disagree (Jhunjhunwala et al., ICLR 2023).
 
-    The mean of the last two models is evaluated. ``flavour="repo"``: ``eps`` times the number of
-    clients and the squared decay of the learning rate, as in the authors' code.
+    The mean of the last two models is evaluated. With ``flavour="repo"``, ``eps`` is multiplied by
+    the number of clients and by the squared decay of the learning rate, as in the authors' code.
     """
     return Method(server=(Extrapolation(eps, flavour),), averages=(LastTwo(),))

@@ -191,7 +191,7 @@ def common_target(target: float | str | None, headlines: Iterable[Headline]) -> 
     if len(different) > 1:
         names = " and ".join(headline.label for headline in different)
         raise SettingError(
-            f"one target cannot serve all runs: they are judged by different scores ({names}). "
+            f"one target cannot serve all runs: they have different headline scores ({names}). "
             "Leave it out, or select runs of one kind."
         )
     return different[0].target(target) if isinstance(target, str) else target

@@ -26,7 +26,10 @@ CHARACTER_ACCURACY = Headline("accuracy", label="character accuracy", unit="%", 
 
 @dataclass(frozen=True, repr=False)
 class NextCharacter(Task):
-    """The next character at each position; targets ``ignore`` are skipped. Judged by accuracy."""
+    """The next character at each position. The headline score is accuracy.
+
+    Positions whose target is ``ignore`` are skipped.
+    """
 
     ignore: int = -1
 

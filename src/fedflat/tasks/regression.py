@@ -21,7 +21,7 @@ RMSE = Headline("rmse", label="RMSE", higher_is_better=False)
 
 @dataclass(frozen=True, repr=False)
 class Regression(Task):
-    """One or more numbers per example. Judged by the root mean squared error; lower is better."""
+    """One or more numbers per example. The headline score is the root mean squared error."""
 
     headline = RMSE
 

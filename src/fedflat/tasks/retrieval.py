@@ -45,7 +45,7 @@ MOST_CHECKED = 5
 
 @dataclass(frozen=True, repr=False)
 class Retrieval(Task):
-    """Descriptors in which images of one place are near each other. Judged by recall@1.
+    """Descriptors in which images of one place are near each other. Headline score: recall@1.
 
     margin
         Margin of the triplet loss.

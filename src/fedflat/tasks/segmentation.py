@@ -24,7 +24,7 @@ from fedflat.tasks.task import Task, classes_of
 
 @dataclass(frozen=True, repr=False)
 class Segmentation(Task):
-    """A class for each pixel. Judged by the mean IoU.
+    """A class for each pixel. The headline score is the mean IoU.
 
     ignore
         The label of pixels that are not counted.

@@ -39,7 +39,7 @@ class RankedRun:
     seeds: tuple[float, ...]
     """The headline of each seed."""
     headline: Headline = ACCURACY
-    """What it is judged by, as all whom it is compared with."""
+    """The headline score, the same for all methods that are compared."""
 
     @classmethod
     def of(cls, method: str, results: Sequence[Result]) -> RankedRun:

@@ -69,7 +69,7 @@ class Result:
     models: RunModels | None = field(default=None, compare=False)
     """Its models; None if only the numbers were read."""
     headline: Headline = ACCURACY
-    """The score it is judged by."""
+    """The headline score."""
     attack: str = field(default="", compare=False)
     """The text of its attack, if there was one."""
     twin: str = field(default="", compare=False)
@@ -390,7 +390,7 @@ class Results(list[Result]):
 
     @property
     def headline(self) -> Headline | None:
-        """The score that all are judged by; None if they are judged by different ones, or there are
+        """The headline score of all; None if they have different ones, or there are
         none."""
         found = {result.headline for result in self}
         return found.pop() if len(found) == 1 else None

@@ -63,7 +63,7 @@ class Summary:
     epsilon: float = math.nan
     """The privacy budget of the whole run, the largest over seeds; NaN without `dp`."""
     headline: Headline = ACCURACY
-    """The score it is judged by."""
+    """The headline score."""
     models: float = 0.0
     """Models sent in the whole run, between server and clients and among clients, mean over
     seeds."""

@@ -61,8 +61,8 @@ def table(
     (None: all; in LaTeX, those that papers print). ``prose`` are names of methods that
     are labels; texts of methods are printed as code.
 
-    Methods on different data sets, partitions or tasks, or judged by different scores, have a table
-    each, and there is no target for all of them.
+    Methods on different data sets, partitions or tasks, or with different headline scores, have a
+    table each, and there is no target for all of them.
     """
     if style == "csv":
         return _csv(summaries)
@@ -113,9 +113,9 @@ CHOSEN_APART = "The validation set chose the round of some of these runs. They a
 
 
 def different_scores(headlines: Iterable[Headline]) -> str:
-    """A sentence about runs that are judged by different scores."""
+    """A sentence about runs with different headline scores."""
     *most, final = (headline.label for headline in headlines)
-    return f"These runs are judged by different scores ({', '.join(most)} and {final}), and are not compared."
+    return f"These runs have different headline scores ({', '.join(most)} and {final}), and are not compared."
 
 
 def _columns(summaries: Sequence[Summary], target: float | None) -> list[Column]:
@@ -239,7 +239,7 @@ def _one(
     like: TableContent,
     marks: bool,
 ) -> str:
-    """The table of methods that are judged by one score, and those by domain and by class."""
+    """The table of methods with one headline score, and those by domain and by class."""
     rows = [
         ["method", *(one.head for one in columns)],
         *([s.method, *(one.text(s) for one in columns)] for s in summaries),

@@ -72,7 +72,7 @@ class ExperimentTexts:
     evaluate: Mapping[str, Any]
     """The fields of `EvaluateSettings`."""
     headline: Headline | None = None
-    """The score that the run is judged by; None if the folder does not name it."""
+    """The headline score of the run; None if the folder does not name it."""
     plugins: tuple[PluginNeed, ...] = ()
     """The plugins that the texts need."""
 

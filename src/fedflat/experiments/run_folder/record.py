@@ -262,7 +262,7 @@ class RunRecord:
 
     @property
     def headline(self) -> Headline:
-        """The score that the run is judged by."""
+        """The headline score of the run."""
         return self.experiment.headline or Headline.from_json(None)
 
     @property

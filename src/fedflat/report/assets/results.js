@@ -232,7 +232,7 @@ function columns(methods, { judged, target: wanted, headline }) {
 function drawResults(section, doc) {
   const boards = boardsOf(doc);
   if (new Set(boards.map((board) => board.headline.name)).size > 1)
-    section.append(note("Runs that are judged by different scores are in different sections."));
+    section.append(note("Runs that have different headline scores are in different sections."));
   if (doc.methods.length > LOOKS)
     section.append(
       note(
