@@ -21,7 +21,7 @@ from fedflat.experiments.run_folder.study_file import read_target
 from fedflat.registry.plugins import plugin_words
 from fedflat.report import write_report
 from fedflat.settings.groups import MACHINE
-from fedflat.sweeps.sweep import Sweep, begin, finish, planned
+from fedflat.sweeps.sweep import Sweep, begin, finish, planned, search_of
 from fedflat.tasks.headline import common_target
 
 
@@ -58,9 +58,15 @@ def _begin(args: Namespace, note: object) -> Path:
     )
     target = common_target(args.target, (exp.headline for exp in each))
     folder = Path(args.out) if args.out else fresh_folder(args.methods)
-    begin(each, tried, config, folder, target)
+    wanted = None
+    if args.search == "optuna":
+        wanted = search_of(
+            args.methods, settings, seeds_of(args, None), args.trials, args.search_seed
+        )
+    begin(each, tried, config, folder, target, wanted)
     if not args.quiet:
-        print(f"{len(each)} runs, run folder {folder}", file=sys.stderr)
+        first = "" if wanted is None else " at first"
+        print(f"{len(each)} runs{first}, run folder {folder}", file=sys.stderr)
     return folder
 
 

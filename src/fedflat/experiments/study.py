@@ -18,6 +18,7 @@ from fedflat.data.federation import DataSpec
 from fedflat.data.files.paths import remembered
 from fedflat.errors import FedflatError, PrintLine, number
 from fedflat.execution.client_pool import ExecutorLike
+from fedflat.execution.client_states import ClientStates
 from fedflat.execution.profiling.profiled import Wanted, profiled
 from fedflat.experiments.choose_executor import RunLoad
 from fedflat.experiments.descriptions import load_descriptions
@@ -276,6 +277,20 @@ def resume(
     return results
 
 
+def end_run(folder: Path) -> None:
+    """End a run that was stopped before its last round; nothing is done if it has ended."""
+    with closing(DiskRunFolder.open(folder)) as run_folder:
+        if run_folder.status != "running":
+            return
+        config = merge_config(run_folder.record.execution, {})
+        with remembered(run_folder.record.origin.place):
+            setup = prepare(from_texts(run_folder.record.experiment), config.device)
+            setup = load_descriptions(setup, folder, run_folder.record.identity)
+        run = run_folder.resume(ClientStates())
+        assert run is not None
+        run_folder.finish("early", final_weights(setup, run))
+
+
 def _plan(folder: Path) -> StudyPlan:
     """The plan of a study; of a single run, one that names only this run."""
     if not is_run(folder):
@@ -381,10 +396,11 @@ def folder_names(experiments: Sequence[Experiment]) -> list[str]:
     ]
     places = {name: place for place, name in enumerate(dict.fromkeys(called), 1)}
     return [
-        f"{places[name]:02d}-{_slug(name)}/seed-{exp.seed}"
+        f"{places[name]:02d}-{slug(name)}/seed-{exp.seed}"
         for name, exp in zip(called, experiments, strict=True)
     ]
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
+    """A text as the name of a folder."""
     return re.sub(r"[^a-z0-9.=]+", "-", text.lower()).strip("-")[:60]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedflat.errors import RunError
+from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.run_folder.study_file import PlannedRun, is_run, read_plan
 from fedflat.papers.reproduce.scheduler import RunScheduler
@@ -19,11 +20,13 @@ class StudyRuns:
     """The runs of a study folder."""
 
     folder: Path
-    runs: tuple[PlannedRun, ...]
+    runs: Sequence[PlannedRun]
+    stops: Mapping[str, int] | None = None
+    """The round after which a run stops for now, by folder; None: its last."""
 
     def until(self, job: PlannedRun) -> int:
-        """The round after which a run stops: its last."""
-        return job.experiment.rounds
+        """The round after which a run stops."""
+        return job.experiment.rounds if self.stops is None else self.stops[job.folder]
 
     def waiting(self) -> list[PlannedRun]:
         """The runs that have not ended."""
@@ -31,7 +34,12 @@ class StudyRuns:
 
     def _ended(self, run: PlannedRun) -> bool:
         at = self.folder / run.folder
-        return is_run(at) and not read_record(at).running
+        if not is_run(at):
+            return False
+        if not read_record(at).running:
+            return True
+        rows = [] if self.stops is None else Result.read(at).rows
+        return bool(rows) and rows[-1]["round"] >= self.until(run)
 
 
 def run_study(
@@ -39,12 +47,15 @@ def run_study(
     jobs: int,
     checkpoint_every: float,
     note: Callable[[str], object] = lambda text: None,
+    runs: Sequence[PlannedRun] | None = None,
+    stops: Mapping[str, int] | None = None,
 ) -> None:
     """Run what has not ended in the folder of a study, ``jobs`` runs at a time.
 
-    ``note`` is called with how many have ended. Ctrl-C lets all runs write a checkpoint.
+    ``note`` is called with how many have ended; ``runs`` selects some, and ``stops`` says after
+    which round they stop for now. Ctrl-C lets all runs write a checkpoint.
     """
-    study = StudyRuns(folder, read_plan(folder).runs)
+    study = StudyRuns(folder, read_plan(folder).runs if runs is None else runs, stops)
     waiting, total = study.waiting(), len(study.runs)
     scheduler = RunScheduler(study, jobs, 1, NICE, checkpoint_every)
     begun: set[str] = set()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -24,7 +25,8 @@ class Trial:
     """Its arguments and settings, by name."""
     runs: Results
     score: float
-    """The mean score on the validation set over seeds; NaN if a run diverged or has not ended."""
+    """The mean score on the validation set over seeds; NaN if a run diverged, was
+    pruned or has not ended."""
 
     @property
     def family(self) -> str:
@@ -32,8 +34,8 @@ class Trial:
         return without_arguments(self.method)
 
 
-def trials(results: Sequence[Result]) -> list[Trial]:
-    """The runs of a sweep, by their settings."""
+def trials(results: Sequence[Result], pruned: Collection[Path] = ()) -> list[Trial]:
+    """The runs of a sweep, by their settings; those that were ``pruned`` have no score."""
     found: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         own = {name: value for name, value in result.settings.items() if name != "seed"}
@@ -43,7 +45,7 @@ def trials(results: Sequence[Result]) -> list[Trial]:
             method,
             {k: v for k, v in runs[0].settings.items() if k != "seed"} | method_columns(method),
             Results(runs),
-            mean(map(_score, runs)),
+            math.nan if runs[0].folder in pruned else mean(map(_score, runs)),
         )
         for (method, _), runs in found.items()
     ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -23,19 +25,20 @@ from fedflat.experiments.results.method_labels import Labels, without_arguments
 from fedflat.experiments.results.results import Result, Results, ShownTable
 from fedflat.experiments.run_folder.run_folder import PAUSE, check_pause
 from fedflat.experiments.run_folder.study_file import read_plan
-from fedflat.experiments.search_space import Configuration, families
+from fedflat.experiments.search_space import LISTS, Configuration, families
 from fedflat.experiments.study import run_many, write_plan
 from fedflat.plot_style import ShownFigure
 from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.settings.signature import refuse_unknown, signed
 from fedflat.sweeps.heat_map import heat_map
+from fedflat.sweeps.optuna_search import Search, first_group, run_search
 from fedflat.sweeps.parallel import run_study
 from fedflat.sweeps.selection import Trial, axes, best, trials
 
 if TYPE_CHECKING:
     from fedflat.settings.arguments import RunSettings
 
-SEARCHES = ("grid", "random")
+SEARCHES = ("grid", "random", "optuna")
 SHARE = 0.1
 """The share of each client's examples in the validation set, if the data have none."""
 
@@ -45,11 +48,14 @@ class Sweep:
 
     results
         The runs of all settings.
+    pruned
+        Folders of the runs that a search by Optuna ended early.
     """
 
-    def __init__(self, results: Sequence[Result]) -> None:
+    def __init__(self, results: Sequence[Result], pruned: Collection[Path] = ()) -> None:
         self.results = Results(results)
-        self.trials: list[Trial] = trials(self.results)
+        self.pruned = frozenset(pruned)
+        self.trials: list[Trial] = trials(self.results, self.pruned)
 
     @property
     def best(self) -> dict[str, Trial]:
@@ -126,7 +132,7 @@ def sweep(
     """Run several values of settings, and choose between them by the validation set.
 
     A setting with several values is a list, such as ``lr=[0.01, 0.1]``, or braces in a text, such
-    as ``"fedsam(rho={0.05, 0.1})"``. A random search also takes ranges:
+    as ``"fedsam(rho={0.05, 0.1})"``. Other searches than a grid also take ranges:
     ``"fedsam(rho={log(0.01, 1)})"``, ``{uniform(0, 1)}`` and ``{whole(1, 8)}``. Data without a
     validation set give a tenth of each client's examples to one.
 
@@ -141,11 +147,13 @@ def sweep(
     seeds
         The number of seeds (0, 1, ...), or a list of seeds.
     search
-        ``"grid"``: all combinations; ``"random"``: ``trials`` random ones of each method.
+        ``"grid"``: all combinations; ``"random"``: ``trials`` random ones of each method;
+        ``"optuna"``: as many, proposed by Optuna from the scores of earlier ones, with pruning. It
+        needs ``out`` and the extra ``fedflat[optuna]``.
     trials
-        The number of settings of each method, for a random search.
+        The number of settings of each method, for a search that is not a grid.
     search_seed
-        Seed of a random search.
+        Seed of the search.
     out
         Folder of the runs, which are then run in several processes; None keeps the results in
         memory and runs one after the other.
@@ -159,13 +167,19 @@ def sweep(
     refuse_unknown(sweep, settings)
     config, others = execution_of(settings)
     names = [methods] if isinstance(methods, str | Method) else methods
-    each, tried = planned(
-        names, {"on": on, "rounds": rounds, **others}, seeds, search, trials, search_seed
-    )
+    given = {"on": on, "rounds": rounds, **others}
+    if search == "optuna" and out is None:
+        raise SettingError(
+            "sweep: search='optuna' keeps its runs in a folder. Give out='runs/mine'."
+        )
+    each, tried = planned(names, given, seeds, search, trials, search_seed)
     with reporter_for(None, quiet=quiet) as reporter:
         if out is None:
             return Sweep(run_many(each, config, None, reporter, tried=tried))
-        begin(each, tried, config, Path(out))
+        wanted = None
+        if search == "optuna":
+            wanted = search_of(names, given, seeds, trials, search_seed)
+        begin(each, tried, config, Path(out), search=wanted)
         return finish(Path(out), jobs, checkpoint_every, reporter.note)
 
 
@@ -184,16 +198,20 @@ def planned(
         raise SettingError(
             "sweep: no method was given. Name one, such as 'fedsam(rho={0.05, 0.1})'."
         )
-    if (trials is None) == (search == "random"):
+    if (trials is None) == (search != "grid"):
         raise SettingError(
-            "sweep: a random search needs the number of trials of each method, --trials 20, and a "
+            "sweep: a random search or one by Optuna needs the number of trials of each method, --trials 20, and a "
             "grid has all of them."
         )
     if trials is not None:
         number("sweep", "trials", trials, low=1, high=MOST_RUNS, whole=True)
     each: list[Configuration] = []
-    for family in families(methods, _with_validation(settings), "sweep"):
-        each += family.grid() if trials is None else family.drawn(trials, search_seed)
+    if search == "optuna":
+        wanted = search_of(methods, settings, seeds, trials, search_seed)
+        each += chain.from_iterable(first_group(wanted))
+    else:
+        for family in families(methods, _with_validation(settings), "sweep"):
+            each += family.grid() if trials is None else family.drawn(trials, search_seed)
     number("sweep", "number of runs", len(each) * len(seeds), low=1, high=MOST_RUNS, whole=True)
     made = experiments_of(each, seeds, "sweep")
     counts = Counter(without_arguments(repr(exp.method)) for exp in made)
@@ -221,8 +239,9 @@ def begin(
     config: ExecutionConfig,
     out: Path,
     target: float | None = None,
+    search: Search | None = None,
 ) -> None:
-    """Check all runs, and write the plan of a sweep into its folder."""
+    """Check all runs, and write the plan of a sweep into its folder; a ``search`` adds more."""
     if config.undecided:
         config = ExecutionConfig(
             **{**vars(config), "workers": 0, "threads": None, **executor_text(InProcess(1))}
@@ -230,6 +249,23 @@ def begin(
     for exp in each:
         config.check(prepare(exp, config.device), out)
     write_plan(each, config, out, target, tried)
+    if search is not None:
+        replace(read_plan(out), runs=(), search=search.as_json()).write(out)
+
+
+def search_of(
+    methods: Sequence[Method | str],
+    settings: Mapping[str, Any],
+    seeds: int | Sequence[int],
+    trials: int | None,
+    seed: int,
+) -> Search:
+    """A search by Optuna."""
+    if settings.keys() & set(LISTS):
+        raise SettingError("sweep: a search by Optuna cannot repeat given cohorts (--replay).")
+    texts = [one if isinstance(one, str) else repr(one) for one in methods]
+    each = tuple(different_seeds(seeds, "sweep"))
+    return Search(texts, _with_validation(settings), each, trials or 0, seed)
 
 
 def finish(folder: Path, jobs: int | None, checkpoint_every: float, note: Any) -> Sweep:
@@ -237,5 +273,9 @@ def finish(folder: Path, jobs: int | None, checkpoint_every: float, note: Any) -
     check_pause(checkpoint_every)
     if jobs is not None:
         number("sweep", "jobs", jobs, low=1, whole=True)
-    run_study(folder, jobs or cores(), checkpoint_every, note)
-    return Sweep([Result.read(folder / run.folder) for run in read_plan(folder).runs])
+    pruned: set[Path] = set()
+    if read_plan(folder).search is None:
+        run_study(folder, jobs or cores(), checkpoint_every, note)
+    else:
+        pruned = run_search(folder, jobs or cores(), checkpoint_every, note)
+    return Sweep([Result.read(folder / run.folder) for run in read_plan(folder).runs], pruned)

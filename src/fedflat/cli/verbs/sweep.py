@@ -29,12 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = options.groups["search"].add_argument
     add(
         "--search",
-        choices=("grid", "random"),
+        choices=("grid", "random", "optuna"),
         default="grid",
-        help="all combinations, or random ones (default grid)",
+        help="all combinations, random ones, or ones that Optuna proposes and prunes (default grid)",
     )
-    add("--trials", type=whole, metavar="N", help="random settings of each method")
-    add("--search-seed", type=whole, default=0, metavar="S", help="seed of the random settings")
+    add("--trials", type=whole, metavar="N", help="settings of each method, unless all are run")
+    add("--search-seed", type=whole, default=0, metavar="S", help="seed of the search")
     add("--jobs", type=whole, metavar="N", help="runs at a time (default: one for each core)")
     add("--resume", type=path, metavar="DIR", help="continue a sweep")
     add("--every", action="store_true", help="also print the table of every setting")

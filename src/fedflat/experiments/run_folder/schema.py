@@ -122,6 +122,7 @@ STUDY = {
     "how": HOW,
     "place": (str, None),
     "target?": float,
+    "search?": {"*": object},
     "digest": str,
 }
 OF_ANY_VERSION = {"fedflat": str, "*": object}

@@ -57,12 +57,21 @@ class StudyPlan:
     target: float | None = None
     """The score that the methods should reach, if there is one."""
     version: str = __version__
+    search: Mapping[str, Any] | None = None
+    """What a sweep searches, if it adds runs as it goes on."""
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> StudyPlan:
         """Read a JSON object that matches the schema `STUDY`."""
         runs = map(PlannedRun.from_json, saved["runs"])
-        return cls(tuple(runs), saved["how"], saved["place"], saved.get("target"), saved["fedflat"])
+        return cls(
+            tuple(runs),
+            saved["how"],
+            saved["place"],
+            saved.get("target"),
+            saved["fedflat"],
+            saved.get("search"),
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The content of study.json without its digest."""
@@ -72,7 +81,8 @@ class StudyPlan:
             "how": dict(self.execution),
             "place": self.place,
         }
-        return saved if self.target is None else {**saved, "target": self.target}
+        others = {"target": self.target, "search": self.search}
+        return saved | {name: value for name, value in others.items() if value is not None}
 
     def write(self, folder: Path) -> None:
         """Write study.json."""
