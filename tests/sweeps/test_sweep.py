@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,9 @@ from fedflat.errors import SettingError, SpellingError
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.study_file import read_plan
 from fedflat.experiments.search_space import families
+from fedflat.papers.presets import find
 from fedflat.registry.choices import read_template
+from fedflat.registry.specs import parse
 from fedflat.server.ledger import Ledger
 from fedflat.sweeps.heat_map import cells
 from fedflat.sweeps.selection import axes, best, trials
@@ -157,3 +160,43 @@ def test_mistakes(words: Sequence[str], said: str, capsys: pytest.CaptureFixture
 def test_a_closing_brace_alone_is_refused() -> None:
     with pytest.raises(SpellingError, match="without a"):
         read_template("fedsam(rho=0.1})")
+
+
+def test_a_preset_gives_the_settings_and_the_command_the_grid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: dict[str, object] = {}
+
+    class Seen(Exception):
+        """Stands for the runs."""
+
+    def keep(methods: Sequence[str], settings: dict[str, object], seeds: object, *rest: object):  # type: ignore[no-untyped-def]
+        seen.update(settings, methods=list(methods), seeds=list(seeds))  # type: ignore[call-overload]
+        raise Seen
+
+    monkeypatch.setattr("fedflat.cli.sweep.planned", keep)
+    name = "fedgloss/cifar10-cnn-alpha0"
+    preset = find(name)
+    with pytest.raises(Seen):
+        main(["sweep", "fedsam(rho={0.05, 0.1})", "--preset", name, "--rounds", "50"])
+    assert seen["methods"] == ["fedsam(rho={0.05, 0.1})"]
+    assert (seen["on"], seen["model"], seen["rounds"]) == (preset.on, preset.model, 50)
+    assert seen["lr"] == preset.settings["lr"]
+
+
+GRIDS = re.findall(
+    r"\| `([^`]*\{[^`]*)` \|",
+    Path(__file__).parents[2].joinpath("docs/howto/sweeps.md").read_text(),
+)
+
+
+@pytest.mark.parametrize("text", GRIDS)
+def test_the_grids_of_papers_can_be_read(text: str) -> None:
+    (family,) = families([text], {})
+    for one in family.grid():
+        parse(str(one.method), "method")
+
+
+def test_the_page_has_the_grids_of_papers() -> None:
+    sizes = [families([text], {})[0].size for text in GRIDS]
+    assert sizes == [4, 3, 3, 12, 108, 4, 10, 120, 6, 28, 7, 5]

@@ -18,6 +18,7 @@ from fedflat.experiments.results.results import Results
 from fedflat.experiments.results.summary import summarise
 from fedflat.experiments.results.tables import table
 from fedflat.experiments.run_folder.study_file import read_target
+from fedflat.papers.presets import find
 from fedflat.registry.plugins import plugin_words
 from fedflat.report import write_report
 from fedflat.settings.groups import MACHINE
@@ -31,9 +32,9 @@ def train_sweep(args: Namespace) -> int:
     labels = read_labels(args.labels)
     note = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))
     if args.resume:
-        if args.methods or args.out:
+        if args.methods or args.out or args.preset:
             raise SettingError(
-                "sweep: --resume continues a folder as it was begun. Leave out METHOD and --out."
+                "sweep: --resume continues a folder as it was begun. Leave out METHOD, --preset and --out."
             )
         folder = Path(args.resume)
     else:
@@ -49,9 +50,12 @@ def train_sweep(args: Namespace) -> int:
 
 
 def _begin(args: Namespace, note: object) -> Path:
-    settings = settings_of(None, given_settings(args), False)
+    preset = None if args.preset is None else find(args.preset)
+    settings = settings_of(preset, given_settings(args), False)
+    own = settings.pop("method", None)
+    args.methods = args.methods or ([own] if own else [])
     each, tried = planned(
-        args.methods, settings, seeds_of(args, None), args.search, args.trials, args.search_seed
+        args.methods, settings, seeds_of(args, preset), args.search, args.trials, args.search_seed
     )
     config = ExecutionConfig(
         **{one.name: getattr(args, one.name) for one in MACHINE if one.typeable}
@@ -61,7 +65,7 @@ def _begin(args: Namespace, note: object) -> Path:
     wanted = None
     if args.search == "optuna":
         wanted = search_of(
-            args.methods, settings, seeds_of(args, None), args.trials, args.search_seed
+            args.methods, settings, seeds_of(args, preset), args.trials, args.search_seed
         )
     begin(each, tried, config, folder, target, wanted)
     if not args.quiet:

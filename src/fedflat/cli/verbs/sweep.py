@@ -12,6 +12,7 @@ LOADS = ("fedflat.cli.sweep",)
 EXAMPLES = (
     'fedflat sweep "fedsam(rho={0.01, 0.05, 0.1})" --lr 0.01,0.1 --on "digits(lda(0))" --seeds 3',
     'fedflat sweep fedavg "fedsam(rho={log(0.01, 1)})" --lr "{log(0.01, 1)}" --search random --trials 8',
+    'fedflat sweep "fedsam(rho={0.05, 0.1, 0.15, 0.2})" --preset fedgloss/cifar10-cnn-alpha0 --rounds 500',
     "fedflat sweep --resume runs/mine",
 )
 
@@ -35,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--trials", type=whole, metavar="N", help="settings of each method, unless all are run")
     add("--search-seed", type=whole, default=0, metavar="S", help="seed of the search")
+    add(
+        "--preset",
+        metavar="NAME",
+        help="the data, model and settings of a paper's run (`fedflat list presets`)",
+    )
     add("--jobs", type=whole, metavar="N", help="runs at a time (default: one for each core)")
     add("--resume", type=path, metavar="DIR", help="continue a sweep")
     add("--every", action="store_true", help="also print the table of every setting")
