@@ -200,3 +200,13 @@ def test_the_grids_of_papers_can_be_read(text: str) -> None:
 def test_the_page_has_the_grids_of_papers() -> None:
     sizes = [families([text], {})[0].size for text in GRIDS]
     assert sizes == [4, 3, 3, 12, 108, 4, 10, 120, 6, 28, 7, 5]
+
+
+def test_compare_has_a_row_for_each_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--lr", "0.01,0.1", "--on", DATA, "--rounds", "1", "--clients-per-round", "2"]
+    assert main(["compare", "fedavg", *words, "--quiet", "--out", str(tmp_path / "c")]) == 0
+    printed = capsys.readouterr().out
+    assert "fedavg(), lr=0.01" in printed
+    assert "fedavg(), lr=0.1 " in printed

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="methods to compare; or an experiment file: see `fedflat init`",
     )
-    experiment_options(Options(parser))
+    experiment_options(Options(parser, several=True))
 
 
 def run(args: argparse.Namespace) -> int:
