@@ -18,11 +18,17 @@ from fedflat.registry.plugins import plugin_words
 if TYPE_CHECKING:
     from fedflat.papers.reproduce.plan import TablePlan
 
+EQUAL_WORK = "flat/equal-gradients"
+"""The table whose numbers are ours only: `fedflat.papers.equal_work`."""
 FOOT = "`--cells` takes names like these, or patterns: 'cifar10-cnn-alpha0-{fedavg,fedgloss}' or '*-fedavg'."
 
 
 def reproduce(args: Namespace) -> int:
     """List the cells, run them, or write the tables of finished runs."""
+    if args.what == EQUAL_WORK:
+        from fedflat.cli.equal_work import equal_work
+
+        return equal_work(args)
     here = args.resume or (
         args.what if args.what and os.path.exists(Path(args.what) / "reproduce.json") else None
     )

@@ -42,7 +42,7 @@ class Table:
         """Return the cells that match any of the patterns, in the order of the table."""
         selected = set()
         for pattern in (one for text in patterns for one in expand_patterns(text)):
-            matching = {cell.name for cell in self.cells if _matches(cell.name, pattern)}
+            matching = {cell.name for cell in self.cells if matches(cell.name, pattern)}
             if not matching:
                 short = [cell.name.partition("/")[2] for cell in self.cells]
                 raise SpellingError(
@@ -68,7 +68,7 @@ def find_table(query: str) -> Table:
     elif query in tables:
         found = [p for p in presets if paper_of(p.name) == paper and _table_key(p.table) == rest]
     elif any(mark in query for mark in "*?[{,"):
-        found = [p for p in presets if any(_matches(p.name, one) for one in expand_patterns(query))]
+        found = [p for p in presets if any(matches(p.name, one) for one in expand_patterns(query))]
     else:
         names = {name for p in presets for name in (p.name, p.column) if name}
         if query not in names:
@@ -156,7 +156,8 @@ def expand_patterns(text: str) -> Iterable[str]:
                 yield from expand_patterns(part[: braces.start()] + choice + part[braces.end() :])
 
 
-def _matches(name: str, pattern: str) -> bool:
+def matches(name: str, pattern: str) -> bool:
+    """True if a name matches a shell pattern, with or without its paper."""
     return fnmatchcase(name, pattern) or fnmatchcase(name.partition("/")[2], pattern)
 
 
