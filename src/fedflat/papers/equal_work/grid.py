@@ -64,7 +64,7 @@ class Column:
 COLUMNS = {
     "digits": Column(
         title="Digits, one class per client, MLP",
-        rounds=200, window=20, target=70.0, rates=(0.02, 0.05, 0.1, 0.2),
+        rounds=200, window=20, target=70.0, rates=(0.05, 0.1, 0.2, 0.4),
         settings={
             "on": "digits(lda(0), clients=100)", "clients_per_round": 5, "local_epochs": 5,
             "batch_size": 16, "eval_every": 2,
@@ -72,7 +72,7 @@ COLUMNS = {
     ),
     "fmnist": Column(
         title="Fashion-MNIST, Dirichlet 0.1, MLP",
-        rounds=40, window=8, target=70.0, rates=(0.02, 0.05, 0.1, 0.2),
+        rounds=40, window=8, target=70.0, rates=(0.05, 0.1, 0.2, 0.4),
         settings={
             "on": "fashion_mnist(lda(0.1, concentration='component', in_turns=True), clients=100)",
             "model": "mlp(hidden=[200, 200])", "clients_per_round": 10, "local_epochs": 1,
