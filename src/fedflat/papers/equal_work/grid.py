@@ -45,7 +45,7 @@ METHODS = {
 
 
 @dataclass(frozen=True)
-class Column:
+class WorkColumn:
     """Data, model and budget."""
 
     title: str
@@ -62,7 +62,7 @@ class Column:
 
 
 COLUMNS = {
-    "digits": Column(
+    "digits": WorkColumn(
         title="Digits, one class per client, MLP",
         rounds=200, window=20, target=70.0, rates=(0.05, 0.1, 0.2, 0.4),
         settings={
@@ -70,7 +70,7 @@ COLUMNS = {
             "batch_size": 16, "eval_every": 2,
         },
     ),
-    "fmnist": Column(
+    "fmnist": WorkColumn(
         title="Fashion-MNIST, Dirichlet 0.1, MLP",
         rounds=40, window=8, target=70.0, rates=(0.05, 0.1, 0.2, 0.4),
         settings={
@@ -79,7 +79,7 @@ COLUMNS = {
             "batch_size": 50, "clip": 10.0, "eval_every": 2,
         },
     ),
-    "cifar10": Column(
+    "cifar10": WorkColumn(
         title="CIFAR-10, Dirichlet 0.1, CNN of FL-SAM",
         rounds=200, window=20, target=50.0, rates=(0.02, 0.05, 0.1, 0.2),
         settings={
@@ -88,7 +88,7 @@ COLUMNS = {
             "batch_size": 50, "weight_decay": 1e-5, "clip": 10.0, "eval_every": 4,
         },
     ),
-    "shakespeare": Column(
+    "shakespeare": WorkColumn(
         title="Shakespeare, a role per client, LSTM",
         rounds=200, window=20, target=40.0, rates=(0.2, 0.5, 1.0, 2.0),
         settings={
@@ -112,7 +112,7 @@ class Cell:
         return f"{self.column_name}-{self.row}"
 
     @property
-    def column(self) -> Column:
+    def column(self) -> WorkColumn:
         """Data and budget."""
         return COLUMNS[self.column_name]
 

@@ -183,7 +183,8 @@ column have the same budget of gradients: a method with two gradients per step h
   t distribution (n = {len(SEEDS)}). Clients and first weights of a seed are the same for all methods. There is no
   correction for the number of methods.
 * **To target.** Rounds and traffic of all clients until the first evaluation that reaches the target; `-`: a seed does
-  not reach it.
+  not reach it. Models are evaluated every few rounds, and in every round before the readings of equal gradients and
+  equal rounds.
 * **Flatness.** lambda_1 is the largest Hessian eigenvalue of the model at equal gradients on 1,000 test examples (all
   if there are fewer); beside it, times the squared norm of the parameters. Drift is the mean distance of clients'
   models from the model they were sent, in the rounds of the reading.
@@ -195,10 +196,10 @@ column have the same budget of gradients: a method with two gradients per step h
   It does not show which method is best after the many rounds of the papers' tables.
 * With equally many trials, a method with an argument of its own has two learning rates, and a method without one has
   four. A row whose choice is the largest or smallest rate of its grid may be better outside it; {EDGE} marks it.
-* The grid of digits and Fashion-MNIST was changed once. The first grid had the rates 0.02, 0.05, 0.1 and 0.2, and the
-  methods with an argument only 0.05 and 0.1. On digits FedAvg chose 0.2, which these methods did not have. The rates
-  became 0.05, 0.1, 0.2 and 0.4, and 0.1 and 0.2, for all methods alike, and every cell was run again. When the grid was changed, the test
-  scores of FedAvg on digits with the first grid (92.98 ± 0.18 %) and of single runs of FedSAM had been seen."""
+* The grid of digits and Fashion-MNIST was changed once. The first grid had the rates 0.02, 0.05, 0.1 and 0.2, and
+  only 0.05 and 0.1 for methods with an argument. FedAvg chose 0.2, which these methods did not have. The rates became
+  0.05, 0.1, 0.2 and 0.4, and 0.1 and 0.2, and every cell was run again. By then test scores of the first grid had been
+  printed: of FedAvg (digits 92.98 ± 0.18 %), of FedAvg with WiMA, SCAFFOLD and FedSAM on digits."""
 
 ADDING = f"""\
 ## Add a cell
@@ -207,9 +208,10 @@ ADDING = f"""\
 fedflat reproduce {NAME} --list                                  # the grid and the budgets
 fedflat reproduce {NAME} --cells digits-fedsam --out runs/equal  # one cell; the same command continues it
 fedflat reproduce {NAME} --table --out runs/equal                # check the cells of a folder, print this page
-cp runs/equal/digits-fedsam.json results/equal-gradients/
-python docs/leaderboard.py
+python docs/leaderboard.py                                       # write this page
 ```
+
+Before the last command, copy the file of the cell, `runs/equal/digits-fedsam.json`, to `results/equal-gradients`.
 
 The file of a cell has a digest of its content and one of grid, data and budget. A file is refused if it was edited by
 hand, was made for another grid, or has other trials or another choice than that of the validation set. It also has the
