@@ -110,10 +110,10 @@ class Fsa(Piece):
 
     def perturbed(self, v: ClientContext, grad: GradFn, w: Tensor, g: Tensor) -> Tensor:
         """Return the gradient at the perturbed point, given the gradient ``g`` at ``w``."""
-        eps = v.scratch["radii"] * unit(g)
-        found = grad(w + eps)
+        radii, direction = v.scratch["radii"], unit(g)
+        found = grad(torch.addcmul(w, radii, direction))
         if self.score == "local" and v.steps >= v.planned_steps - _steps_of_an_epoch(v):
-            effect = found * eps
+            effect = found * radii * direction
             scores = [effect[..., p].sum(dim=-1).abs() for p in _slices(v.layout)]
             v.scratch.setdefault("local", []).append(torch.stack(scores, dim=-1))
         return found
