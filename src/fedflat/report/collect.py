@@ -33,7 +33,7 @@ from fedflat.experiments.results.run_settings import settings
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import Summary
 from fedflat.experiments.results.tables import table
-from fedflat.report import run_command as making
+from fedflat.report import run_command
 from fedflat.report.analyses import registered_kinds
 from fedflat.report.curvature_summary import add_curvature
 from fedflat.report.labels import RunLabels
@@ -158,7 +158,7 @@ def _document(
             *problems,
             *uncertain,
             *_twice(runs, results),
-            *making.unread(run.record.experiment for run in runs),
+            *run_command.unread(run.record.experiment for run in runs),
         ],
     }
     add_looks(document)
@@ -306,9 +306,9 @@ def _run(run: ReportRun, place: int) -> Document:
         "fedflat": record.version,
         "machine": {str(k): str(v) for k, v in record.machine.items()},
         "settings": {
-            k: _spelled(v) for k, v in making.not_default(settings(exp)).items() if k != "seed"
+            k: _spelled(v) for k, v in run_command.not_default(settings(exp)).items() if k != "seed"
         },
-        "command": making.command(exp, record.execution, record.info),
+        "command": run_command.command(exp, record.execution, record.info),
         "replayed": exp.replayed,
     }
 
