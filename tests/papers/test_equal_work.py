@@ -25,6 +25,16 @@ def test_every_method_has_the_same_number_of_different_trials() -> None:
         assert len(cell.trials) == len(set(cell.trials)) == TRIALS
 
 
+def test_no_method_has_larger_learning_rates_than_another() -> None:
+    for column in grid.COLUMNS:
+        ranges = {
+            (max(cell.rates), cell.rates[0] <= grid.COLUMNS[column].rates[1])
+            for cell in cells()
+            if cell.column_name == column
+        }
+        assert ranges == {(grid.COLUMNS[column].rates[-1], True)}
+
+
 def test_two_gradients_per_step_have_half_the_rounds() -> None:
     assert Cell("digits", "fedavg").readings == {"gradients": 200, "bytes": 200, "rounds": 200}
     assert Cell("digits", "fedsam").readings == {"gradients": 100, "bytes": 200, "rounds": 200}
@@ -59,20 +69,20 @@ def test_the_page_is_that_of_the_results() -> None:
 def test_a_cell_is_run_continued_and_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    small = replace(grid.COLUMNS["digits"], rounds=4, window=2, rates=(0.05, 0.1, 0.2, 0.4))
+    small = replace(grid.COLUMNS["digits"], rounds=4, window=2)
     monkeypatch.setitem(grid.COLUMNS, "digits", small)
     cell = Cell("digits", "fedsam")
     said: list[str] = []
 
     def stop(text: str) -> None:
         said.append(text)
-        if len(said) == 5:  # after the first seed
+        if len(said) == TRIALS + 1:  # after the first seed
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run_cell(cell, tmp_path, stop, 60)
     done = sorted(path.parent.name for path in (tmp_path / cell.name).glob("*/run.json"))
-    assert done == ["seed-0", "trial-0", "trial-1", "trial-2", "trial-3"]
+    assert done == ["seed-0", *(f"trial-{place}" for place in range(TRIALS))]
     first = (tmp_path / cell.name / "seed-0" / "metrics.jsonl").read_bytes()
     path = run_cell(cell, tmp_path, lambda text: None, 60)
     assert (tmp_path / cell.name / "seed-0" / "metrics.jsonl").read_bytes() == first

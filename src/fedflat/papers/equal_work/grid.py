@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fedflat.experiments.experiment import Experiment
 
 NAME = "flat/equal-gradients"
-TRIALS = 4
+TRIALS = 8
 TRIAL_SEED = 100
 SEEDS = (0, 1, 2)
 VALIDATION_SHARE = 0.1
@@ -40,6 +40,17 @@ METHODS = {
     "fedsam": "fedsam(rho={0.05, 0.2})",
     "fedasam": "fedasam(rho={0.2, 0.5})",
     "mofedsam": "mofedsam(rho=0.1, a={0.1, 0.5})",
+    "fedmoswa": "fedmoswa(gamma={0.2, 0.4})",
+    "fedwmsam": "fedwmsam(rho={0.01, 0.1})",
+    "fedlesam-d": "fedlesam_d(rho={0.02, 0.1})",
+    "fedexp": "fedexp(eps={0.001, 0.1})",
+    "fedntd": "fedntd(beta={0.3, 1})",
+    "fedinit": "fedavg() + fedinit(beta={0.01, 0.1})",
+    "fedspeed": "fedspeed(rho={0.05, 0.2})",
+    "fedsmoo": "fedsmoo(rho={0.05, 0.2})",
+    "fedsol": "fedsol(rho={0.5, 1})",
+    "fednsam": "fednsam(rho={0.05, 0.2})",
+    "fedtoga": "fedtoga(rho={0.05, 0.2})",
 }
 """The rows, as texts of `fedflat sweep`: braces are values to choose from."""
 
@@ -56,15 +67,16 @@ class WorkColumn:
     target: float
     """The accuracy, in per cent, whose rounds and bytes are reported."""
     rates: tuple[float, ...]
-    """Learning rates of methods without own choices, `TRIALS` of them; others have the two in the
-    middle."""
+    """Learning rates of methods without own choices, `TRIALS` of them in rising order; methods with
+    two values have every second one, the largest included."""
     settings: Mapping[str, Any]
 
 
 COLUMNS = {
     "digits": WorkColumn(
         title="Digits, one class per client, MLP",
-        rounds=200, window=20, target=70.0, rates=(0.05, 0.1, 0.2, 0.4),
+        rounds=200, window=20, target=70.0,
+        rates=(0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8),
         settings={
             "on": "digits(lda(0), clients=100)", "clients_per_round": 5, "local_epochs": 5,
             "batch_size": 16, "eval_every": 2,
@@ -72,7 +84,8 @@ COLUMNS = {
     ),
     "fmnist": WorkColumn(
         title="Fashion-MNIST, Dirichlet 0.1, MLP",
-        rounds=40, window=8, target=70.0, rates=(0.05, 0.1, 0.2, 0.4),
+        rounds=40, window=8, target=70.0,
+        rates=(0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4),
         settings={
             "on": "fashion_mnist(lda(0.1, concentration='component', in_turns=True), clients=100)",
             "model": "mlp(hidden=[200, 200])", "clients_per_round": 10, "local_epochs": 1,
@@ -81,19 +94,21 @@ COLUMNS = {
     ),
     "cifar10": WorkColumn(
         title="CIFAR-10, Dirichlet 0.1, CNN of FL-SAM",
-        rounds=200, window=20, target=50.0, rates=(0.02, 0.05, 0.1, 0.2),
+        rounds=40, window=8, target=35.0,
+        rates=(0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2),
         settings={
             "on": "cifar10(lda(0.1, concentration='component'), clients=100)",
-            "model": "mcmahan_cnn()", "clients_per_round": 10, "local_epochs": 5,
+            "model": "mcmahan_cnn()", "clients_per_round": 10, "local_epochs": 1,
             "batch_size": 50, "weight_decay": 1e-5, "clip": 10.0, "eval_every": 4,
         },
     ),
     "shakespeare": WorkColumn(
         title="Shakespeare, a role per client, LSTM",
-        rounds=200, window=20, target=40.0, rates=(0.2, 0.5, 1.0, 2.0),
+        rounds=40, window=8, target=20.0,
+        rates=(0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0),
         settings={
-            "on": "shakespeare()", "clients_per_round": 10, "local_epochs": 1, "batch_size": 20,
-            "clip": 10.0, "eval_every": 4,
+            "on": "shakespeare(clients=100, most=200, stride=10)", "clients_per_round": 10,
+            "local_epochs": 1, "batch_size": 20, "clip": 10.0, "eval_every": 4,
         },
     ),
 }  # fmt: skip
@@ -124,7 +139,7 @@ class Cell:
     @property
     def rates(self) -> tuple[float, ...]:
         """The learning rates that are tried."""
-        return self.column.rates[1:3] if "{" in self.method else self.column.rates
+        return self.column.rates[1::2] if "{" in self.method else self.column.rates
 
     @property
     def definition(self) -> str:
