@@ -235,7 +235,7 @@ SETTINGS: list[tuple[str, str, str, str, int, dict[str, Any]]] = [
      "embedder()", 1600,
      {"clients_per_round": 5, "batch_size": 4}),
     ("flsam/cifar10-dir0.1", "fedgmt(alpha=0.95, gamma=1, beta=10, T=3)",
-     "cifar10(lda(0.1, concentration='component'), clients=100)", "mcmahan_cnn()", 500,
+     "cifar10(lda(0.1, concentration='component'), clients=100, augment='fedgloss')", "mcmahan_cnn()", 500,
      {"lr": "decay(0.01, 0.998)", "momentum": 0.9, "weight_decay": 1e-5, "batch_size": 50, "local_epochs": 5}),
     ("fedwmsam/cifar10-dir0.1-fedwmsam-repo", "fedwmsam(rho=0.01, a=0.1, lam=0.01, flavour='repo')",
      "cifar10(lda(0.1, concentration='component', in_turns=True), clients=100, normalise='fedgloss', "

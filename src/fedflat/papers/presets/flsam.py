@@ -20,8 +20,9 @@ FedSpeed's ``a`` is not printed: 0.95. The rate falls by 0.998 per round as in t
 In the code, a proximal term is half the distance to the model that was sent, not half its square;
 ``-repo`` is that of FedDyn. The terms of FedSpeed and FedLESAM-D are of the same form there, and
 FedLESAM-D perturbs every tensor by the first entries of the last update; no preset has these two.
-The code crops and flips all images of a batch alike; here each image is cropped and flipped for
-itself. How its Dirichlet partition treats sizes is not printed: here clients have equal sizes.
+The code crops and flips all images of a batch alike, after normalization: ``augment='fedgloss'``,
+whose border is black, while the code's has the mean colour. How its Dirichlet partition treats
+sizes is not printed: here clients have equal sizes.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _run(column: str, row: str, cell: PublishedCell) -> Preset:
     return Preset(
         name=f"flsam/{column}-{row}",
         method=METHODS[row],
-        on=f"cifar10({partition}, clients=100)",
+        on=f"cifar10({partition}, clients=100, augment='fedgloss')",
         model="mcmahan_cnn()",
         rounds=500,
         settings=SETTINGS,
