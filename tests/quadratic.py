@@ -90,7 +90,7 @@ class Recorder(RunFolder):
             self.runs.append(
                 Round(run.round, run.model, run.server["server"], run.averages, run.ledger)
             )
-            self.learnt.append(dict(run.clients.kept))
+            self.learnt.append(dict(run.clients.by_client))
 
     @property
     def server(self) -> list[np.ndarray]:

@@ -180,6 +180,6 @@ def test_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_network_without_activation_modules_is_refused() -> None:
     run = ready(method_of("fedavg()"))
-    site = ModelInfo(man().client, torch.nn.Linear(2, 2), run.job.learner.flat.layout)
+    model_info = ModelInfo(man().client, torch.nn.Linear(2, 2), run.job.learner.flat.layout)
     with pytest.raises(SettingError, match="man needs activation modules"):
-        man().client[0].check(site)
+        man().client[0].check(model_info)

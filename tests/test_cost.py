@@ -155,7 +155,7 @@ def test_what_is_kept_is_what_is_declared() -> None:
             ]
             states_of_clients = [
                 sum(t.shape == (dim,) for named in memory.values() for t in named.values())
-                for memory in run.clients.kept.values()
+                for memory in run.clients.by_client.values()
             ]
             kept.append((len(states), max(states_of_clients, default=0)))
 

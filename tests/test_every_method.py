@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from fedflat.client.local import LocalTraining
-from fedflat.client.local_adam import AveragedLocalAdam, KeptLocalAdam, LocalAdam
+from fedflat.client.local_adam import AveragedLocalAdam, LocalAdam, PersistentLocalAdam
 from fedflat.client.piece import ClientState
 from fedflat.client.private_parameters import Private
 from fedflat.client.styles import Cfsi, Lab
@@ -243,7 +243,7 @@ NEEDS: dict[type, dict[str, Any]] = {
     MomentumVariate: {"local": replace(LOCAL, momentum=0.0)},
     TargetSam: {"local": replace(LOCAL, momentum=0.0)},
     LocalAdam: {"local": replace(LOCAL, momentum=0.0)},
-    KeptLocalAdam: {"local": replace(LOCAL, momentum=0.0)},
+    PersistentLocalAdam: {"local": replace(LOCAL, momentum=0.0)},
     AveragedLocalAdam: {"local": replace(LOCAL, momentum=0.0)},
     Private: {
         "model": normalised,

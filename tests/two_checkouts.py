@@ -51,6 +51,7 @@ RENAMED = {
     "feature_norms": "features",
     "shadow": "average",
     "recovery_visits": "recovery_requests",
+    "letter": "request",
 }
 """Words in the names of files and values that an older checkout writes differently."""
 PASSED_OVER = {"lock", "report.html"}

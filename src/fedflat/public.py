@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 import fedflat
-from fedflat.cli.listing import DYNAMIC, LISTINGS, USE, made_kinds, made_listing
+from fedflat.cli.listing import DYNAMIC, LISTINGS, USE, build_listing, list_kinds
 from fedflat.data.files.catalogue import FILE as CATALOGUE
 from fedflat.data.files.catalogue import catalogue_text
 from fedflat.data.files.fetch import entries
@@ -73,13 +73,13 @@ def _text_names() -> dict[str, str]:
 
 def generated() -> dict[Path, str]:
     """The texts of all generated files."""
-    stored = {kind: made_listing(kind) for kind in USE if kind not in DYNAMIC}
+    stored = {kind: build_listing(kind) for kind in USE if kind not in DYNAMIC}
     listings = {LISTINGS / f"{kind}.txt": text for kind, text in stored.items()}
     return {
         EXPORTS: exports_text(),
         STUB: stub(),
         CATALOGUE: catalogue_text(entries()),
-        LISTINGS / "kinds.txt": made_kinds() + "\n",
+        LISTINGS / "kinds.txt": list_kinds() + "\n",
         **{path: text + "\n" for path, text in listings.items()},
     }
 

@@ -54,7 +54,7 @@ class Book(RunFolder):
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         if not force:
             self.models.append(run.model)
-            self.clients.append(dict(run.clients.kept))
+            self.clients.append(dict(run.clients.by_client))
             self.bytes.append((run.ledger.down, run.ledger.up))
 
 

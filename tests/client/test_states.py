@@ -38,7 +38,7 @@ def states_with(
 
 
 def values(states: ClientStates) -> dict[int, float | None]:
-    return {client: value(state) for client, state in states.kept.items()}
+    return {client: value(state) for client, state in states.by_client.items()}
 
 
 BUDGETS = pytest.mark.parametrize("budget", [None, 0, ONE, 2 * ONE])
@@ -49,7 +49,7 @@ def test_a_round_that_is_done_is_kept(budget: int | None) -> None:
     states = states_with({1: 1}, budget)
     states.stage(1, remembering(2))
     states.stage(2, remembering(3))
-    assert states.kept.keys() == {1}
+    assert states.by_client.keys() == {1}
     assert value(states.state(1)) == 2  # a second exchange of the round sees the first
     assert values(states) == {1: 1}
     states.stage(1, remembering(4))
@@ -72,7 +72,7 @@ def test_only_clients_that_remember_cost_anything() -> None:
     states = ClientStates()
     states.stage(1, {})
     states.commit()
-    assert states.kept == {}
+    assert states.by_client == {}
     assert states.state(1) == states.state(99) == {}
     assert states.nbytes == 0
     states.stage(2, remembering(1))
@@ -227,7 +227,7 @@ def test_damage_is_noticed_and_changes_nothing(tmp_path: Path, damage: str) -> N
     again = ClientStates(0, tmp_path)
     with pytest.raises(Damaged, match="a client's state"):
         again.restore({1: table})
-    assert again.kept == {}
+    assert again.by_client == {}
     again.stage(3, remembering(3))
     again.commit()
     assert values(again) == {3: 3}
@@ -304,4 +304,4 @@ def test_whatever_happens_it_is_like_a_dictionary(
             staged.get(client) or kept.get(client)
         )
         assert states.in_ram <= budget
-    assert {k: m["a"]["x"].tolist() for k, m in states.kept.items()} == kept
+    assert {k: m["a"]["x"].tolist() for k, m in states.by_client.items()} == kept

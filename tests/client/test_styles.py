@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import fedflat as ff
-from fedflat.client.describers.looks import Colours, Spectra, windows_of
+from fedflat.client.describers.image_styles import Colours, Spectra, windows_of
 from fedflat.client.local import LocalTraining
 from fedflat.client.styles import Cfsi, Lab, Restyle
 from fedflat.data.examples import ClientData

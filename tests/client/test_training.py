@@ -433,7 +433,7 @@ def test_a_bad_client_remembers_nothing_of_a_skipped_visit() -> None:
 
     class Book(RunFolder):
         def checkpoint(self, run: Any, *, force: bool = False) -> None:
-            kept.append(set(run.clients.kept))
+            kept.append(set(run.clients.by_client))
 
     exp = Experiment(
         method=feddyn(0.1) + Method(client=(Spoil("spoil", round=0),), text="spoil()"),

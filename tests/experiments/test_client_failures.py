@@ -102,7 +102,7 @@ def test_a_round_goes_on_with_those_who_came(
     assert result.status == "done"
     assert torch.equal(result.model.params, expected.model.params)
     missing = [(row["round"], one) for row in run_folder.recorded for one in row["missing"]]
-    named = [(round, one["client"], one["letter"], one["reason"]) for round, one in missing]
+    named = [(round, one["client"], one["request"], one["reason"]) for round, one in missing]
     assert named == [(2, 3, "1/1/3", reason), (4, 3, "3/1/3", reason), (4, 4, "3/1/4", reason)]
     assert missing[0][1]["why"] == why
     assert result.ledger.missing == 3

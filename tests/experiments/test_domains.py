@@ -48,7 +48,7 @@ class Book(RunFolder):
     """Keeps what clients remember at the end."""
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
-        self.model, self.clients = run.model, dict(run.clients.kept.items())
+        self.model, self.clients = run.model, dict(run.clients.by_client.items())
 
 
 def experiment(

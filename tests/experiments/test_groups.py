@@ -1,4 +1,4 @@
-"""Who is with whom: written into the run folder, drawn in text and in the report."""
+"""Who is with whom: written into the run folder, groups_text in text and in the report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import fedflat as ff
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.execution_config import ExecutionConfig
-from fedflat.experiments.groups import drawn, groups_among
+from fedflat.experiments.groups import groups_among, groups_text
 from fedflat.experiments.run_folder.groups import GROUPS, Grouped, read_groups, write_groups
 from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.run_folder.signed import signed, verified
@@ -96,7 +96,7 @@ DESCRIBED = {
 def test_groups_by_a_model_are_those_of_the_run(
     grouping: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By every estimator, with settings that the descriptions hang on; what is drawn is what the
+    """By every estimator, with settings that the descriptions hang on; what is groups_text is what the
     run has written."""
     settings = [
         "--seed",
@@ -130,7 +130,7 @@ def test_groups_by_a_model_are_those_of_the_run(
     capsys.readouterr()
     assert main(["data", "show", on, "--groups", grouping, *settings]) == 0
     output, messages = capsys.readouterr()
-    assert output.endswith(f"{drawn(found)}\n")
+    assert output.endswith(f"{groups_text(found)}\n")
     assert re.search(
         r"\n  (pre-training )?round ", messages
     )  # of clients described, or of the probe
@@ -158,18 +158,20 @@ def test_labels_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
         ) in output
     assert f"{whole[:5].sum()} examples of 5 clients" in output
     many = Grouped("x", ((0, 1),), ((8, 3, 1, 0), (0, 1, 0, 0)))
-    assert "|█▄▁ |  13 examples of 2 clients" in drawn(many)
+    assert "|█▄▁ |  13 examples of 2 clients" in groups_text(many)
 
 
 def test_many_groups_are_not_all_drawn() -> None:
-    output = drawn(Grouped("x", tuple((k,) for k in range(20)), tuple((1, k) for k in range(20))))
+    output = groups_text(
+        Grouped("x", tuple((k,) for k in range(20)), tuple((1, k) for k in range(20)))
+    )
     assert "group 11" in output
     assert "group 12" not in output
     assert output.endswith("and 8 groups more")
-    assert "and 4 clients more" in drawn(
+    assert "and 4 clients more" in groups_text(
         Grouped("x", (tuple(range(10)),), tuple((1, k) for k in range(10)))
     )
-    assert drawn(Grouped("x", ((0, 2), (1,)), None)).splitlines()[1:] == [
+    assert groups_text(Grouped("x", ((0, 2), (1,)), None)).splitlines()[1:] == [
         "group 0: clients 0, 2",
         "group 1: clients 1",
     ]
@@ -214,7 +216,7 @@ def edit(folder: Path) -> None:
 
 
 def test_edited_groups_are_refused(tmp_path: Path) -> None:
-    """An exchanged member was drawn as if the run had made those groups."""
+    """An exchanged member was groups_text as if the run had made those groups."""
     folder = run(tmp_path / "run", f"chains(groups={GREEDY})")
     edit(folder)
     found = collect([folder])

@@ -42,7 +42,7 @@ class Looking(RunFolder):
         self.states: list[dict[int, ClientState]] = []
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
-        kept = run.clients.kept
+        kept = run.clients.by_client
         pieces = {
             k: {key: m for key, m in kept[k].items() if not key.startswith("average:")}
             for k in kept

@@ -225,7 +225,7 @@ def test_memories_of_a_round_count_too() -> None:
 
     class Watching(RunFolder):
         def checkpoint(self, run: RunState, *, force: bool = False) -> None:
-            held.append((run.clients.in_ram, run.clients.nbytes, len(run.clients.kept)))
+            held.append((run.clients.in_ram, run.clients.nbytes, len(run.clients.by_client)))
 
     exp = experiment("feddyn", sampler=ClientSampler(clients=5), rounds=2)
     one = 4 * prepare(exp).job.learner.flat.layout.dim

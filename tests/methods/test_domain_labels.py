@@ -112,7 +112,7 @@ def test_test_images_get_the_branches_of_their_client() -> None:
         flat.buffers = part.eval_model.model.buffers
         given = torch.full((3,), domain)
         assert torch.equal(flat.forward(images), flat.forward(images, given))
-    state = models.kept(4)["fedcg"]
+    state = models.client_state(4)["fedcg"]
     assert int(state["domain"]) == int(found[4])
 
 

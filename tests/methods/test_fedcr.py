@@ -140,7 +140,7 @@ class Book(RunFolder):
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         if not force:
-            self.runs.append((run.model, dict(run.clients.kept), run.server["server"]))
+            self.runs.append((run.model, dict(run.clients.by_client), run.server["server"]))
 
 
 def experiment(**more: Any) -> Experiment:

@@ -61,12 +61,12 @@ def test_every_run_knows_how_many_settings_are_tried() -> None:
 
 def test_random_settings_lie_in_their_ranges_and_differ() -> None:
     (family,) = families(["fedsam(rho={log(0.01, 1)})"], {"local_epochs": "{whole(1, 3)}"})
-    drawn = family.drawn(20, seed=1)
+    drawn = family.sample(20, seed=1)
     values = [(float(one.values["rho"]), one.values["local_epochs"]) for one in drawn]
     assert len(set(values)) == 20
     assert all(0.01 <= rho <= 1 and epochs in (1, 2, 3) for rho, epochs in values)
-    assert drawn == family.drawn(20, seed=1)
-    assert drawn != family.drawn(20, seed=2)
+    assert drawn == family.sample(20, seed=1)
+    assert drawn != family.sample(20, seed=2)
     with pytest.raises(SettingError, match="rho has the range"):
         family.grid()
 

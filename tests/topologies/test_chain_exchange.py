@@ -17,7 +17,7 @@ from fedflat.client.local import LocalTraining
 from fedflat.client.training import Request
 from fedflat.core.failures import ClientFailure
 from fedflat.errors import FedflatError
-from fedflat.execution.client_pool import Left, PoolOutcome, Then
+from fedflat.execution.client_pool import PoolOutcome, Then, WorkLeft
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.workers import Workers
 from fedflat.experiments.prepare import prepare
@@ -52,7 +52,7 @@ class Ahead(Within):
         yield from self.pool.run(requests)
 
     def run_chains(
-        self, requests: Sequence[Request], then: Then, left: Left
+        self, requests: Sequence[Request], then: Then, left: WorkLeft
     ) -> Iterator[PoolOutcome]:
         waiting: dict[int, Request] = dict(enumerate(requests))
         done: dict[int, PoolOutcome] = {}

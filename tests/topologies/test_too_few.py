@@ -13,7 +13,7 @@ from experiments.small import experiment
 from fedflat.client.training import Request
 from fedflat.core.failures import ClientFailure
 from fedflat.errors import FedflatError
-from fedflat.execution.client_pool import Left, PoolOutcome, Then
+from fedflat.execution.client_pool import PoolOutcome, Then, WorkLeft
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.results.results import Result
@@ -43,7 +43,7 @@ class WithoutAtOnce(Without):
     """The same, along chains that go on by themselves."""
 
     def run_chains(
-        self, requests: Sequence[Request], then: Then, left: Left
+        self, requests: Sequence[Request], then: Then, left: WorkLeft
     ) -> Iterator[PoolOutcome]:
         ahead = Ahead("last")
         ahead.pool = self

@@ -12,7 +12,7 @@ from fedflat.data.show import show
 from fedflat.experiments.console import reporter_for
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.grouped import groups_described
-from fedflat.experiments.groups import drawn, groups_among
+from fedflat.experiments.groups import groups_among, groups_text
 from fedflat.experiments.run_folder.groups import Grouped
 from fedflat.registry.specs import parse
 from fedflat.settings.groups import DESCRIBING, MACHINE
@@ -31,7 +31,7 @@ def show_data(args: Namespace) -> None:
 
         print(f"picture: {picture(spec, args.seed).save(args.save)}")
     if args.groups is not None:
-        print(drawn(_groups(spec, _grouping(args.groups), args)))
+        print(groups_text(_groups(spec, _grouping(args.groups), args)))
 
 
 def _grouping(text: str) -> Grouping:

@@ -63,12 +63,12 @@ def stored(name: str) -> str:
 
 def kinds() -> str:
     """All kinds, with the number of their items and an example."""
-    lines = made_kinds() if has_plugins() else stored("kinds")
+    lines = list_kinds() if has_plugins() else stored("kinds")
     foot = "`fedflat list KIND` lists the items, `fedflat list KIND NAME` describes one."
     return "\n".join([lines, _kind_line("presets"), "", foot])
 
 
-def made_kinds() -> str:
+def list_kinds() -> str:
     """A line for each kind in the registry, and for commands."""
     return "\n".join(_kind_line(kind) for kind in USE if kind != "presets")
 
@@ -89,10 +89,10 @@ def listing(kind: str) -> str:
     fedflat's own are stored, since methods and models import PyTorch; with plugins the list is made
     from the registry.
     """
-    return made_listing(kind) if kind in DYNAMIC or has_plugins() else stored(kind)
+    return build_listing(kind) if kind in DYNAMIC or has_plugins() else stored(kind)
 
 
-def made_listing(kind: str) -> str:
+def build_listing(kind: str) -> str:
     """All items of a kind, from the registry."""
     if kind in _LISTINGS:
         return _LISTINGS[kind]()

@@ -25,7 +25,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     try:
         try:
-            return _carried_out(words)
+            return _run_command(words)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -59,7 +59,7 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _carried_out(words: Sequence[str] | None) -> int:
+def _run_command(words: Sequence[str] | None) -> int:
     try:
         with signals_exit_at_once():
             words = sys.argv[1:] if words is None else words

@@ -35,7 +35,7 @@ A plugin can add commands: fedflat NAME --plugin FILE.
 
 
 QUOTE = "\n\nPut quotes around arguments with parentheses: the shell would interpret them."
-MEANT = {
+CORRECTIONS = {
     "train": "run",
     "fit": "run",
     "simulate": "run",
@@ -96,7 +96,7 @@ class Parser(argparse.ArgumentParser):
         wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         if wrong:
             known = re.findall(r"[\w-]+", wrong[2])
-            near = f" Did you mean '{MEANT[wrong[1]]}'?" if wrong[1] in MEANT else ""
+            near = f" Did you mean '{CORRECTIONS[wrong[1]]}'?" if wrong[1] in CORRECTIONS else ""
             message = (
                 f"unknown word {wrong[1]!r}.{near or nearest(wrong[1], known)} Known: "
                 f"{', '.join(known)}."

@@ -33,14 +33,14 @@ class Mixup(Piece):
     def __post_init__(self) -> None:
         scalar("mixup", "alpha", self.alpha, open_low=True)
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse tasks that build their own batches, and inputs that are whole numbers."""
-        if site.task.makes_batches:
+        if model_info.task.makes_batches:
             raise SettingError(
-                f"mixup blends examples, but {site.task} builds batches of its own. Leave it out."
+                f"mixup blends examples, but {model_info.task} builds batches of its own. Leave it out."
             )
-        if site.sample is not None and not all(
-            x.is_floating_point() for x in arguments(site.sample)
+        if model_info.sample is not None and not all(
+            x.is_floating_point() for x in arguments(model_info.sample)
         ):
             raise SettingError(
                 "mixup blends inputs, but the inputs of these data are whole numbers. Leave it out."

@@ -47,14 +47,14 @@ class Compression(Piece, ABC):
     def pack(self, vector: Tensor) -> Packed:
         """Return the compressed vector."""
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse a second compression, and models of which a part is not sent."""
-        for piece in site.pieces:
+        for piece in model_info.pieces:
             if isinstance(piece, Compression) and piece is not self:
                 raise SettingError(
                     f"{self} and {piece} both compress the update. Leave one of them out."
                 )
-            if piece.private_size(site.layout):
+            if piece.private_size(model_info.layout):
                 raise SettingError(
                     f"{self} compresses the whole model, and {piece} keeps a part of it with the "
                     "client. Leave one of them out."

@@ -38,14 +38,14 @@ def divergence(teacher: Tensor, student: Tensor, temperature: float = 1.0) -> Te
     return (known.exp() * (known - own)).sum(dim=-1).mean()
 
 
-def check_classes(owner: str, site: ModelInfo, *, one_label: bool = False) -> None:
+def check_classes(owner: str, model_info: ModelInfo, *, one_label: bool = False) -> None:
     """Refuse a task without one class for each example, and mixed examples if ``one_label``."""
-    if not site.task.classifies:
+    if not model_info.task.classifies:
         raise SettingError(
-            f"{owner} compares scores of classes, but {site.task} has no classes. Use "
+            f"{owner} compares scores of classes, but {model_info.task} has no classes. Use "
             "classification()."
         )
-    mixing = [piece for piece in site.pieces if one_label and isinstance(piece, Mixup)]
+    mixing = [piece for piece in model_info.pieces if one_label and isinstance(piece, Mixup)]
     if mixing:
         raise SettingError(
             f"{owner} needs one label for each example, and {mixing[0]} blends two. Leave one of "

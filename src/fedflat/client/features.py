@@ -18,14 +18,14 @@ def last_layer(module: nn.Module) -> str:
     return name.rpartition(".")[0]
 
 
-def check_last_layer(owner: str, site: ModelInfo) -> None:
+def check_last_layer(owner: str, model_info: ModelInfo) -> None:
     """Refuse a network whose last layer is not linear, or a task without classes."""
-    if not site.task.classifies:
+    if not model_info.task.classifies:
         raise SettingError(
-            f"{owner} uses the features that a classifier reads, but {site.task} has no classes. "
+            f"{owner} uses the features that a classifier reads, but {model_info.task} has no classes. "
             "Use classification()."
         )
-    layer = site.module.get_submodule(last_layer(site.module))
+    layer = model_info.module.get_submodule(last_layer(model_info.module))
     if not isinstance(layer, nn.Linear):
         raise SettingError(
             f"{owner} uses the input of a linear last layer, found {type(layer).__name__}. Use a "

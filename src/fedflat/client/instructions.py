@@ -175,7 +175,7 @@ class Describer(TextSpec, ABC):
         """Return how many examples the client trains on for it, all epochs counted."""
         return 0
 
-    def reading(
+    def server_transform(
         self, learner: Learner, public: ClientData | None, seed: int
     ) -> Callable[[Tensor], Tensor]:
         """Return a function that the server applies to each received tensor before it stores it."""

@@ -49,9 +49,9 @@ class LocalAdam(Piece):
         number("local_adam", "eps", self.eps, low=0, open_low=True)
         scalar("local_adam", "weight decay", self.decay)
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse local momentum."""
-        if any(isinstance(piece, Momentum) for piece in site.pieces):
+        if any(isinstance(piece, Momentum) for piece in model_info.pieces):
             raise SettingError(
                 "local_adam has a first moment of its own, so local momentum cannot be added to "
                 "it. Use momentum 0, and b1 for the first moment."
@@ -84,7 +84,7 @@ class LocalAdam(Piece):
 
 
 @dataclass(frozen=True, repr=False)
-class KeptLocalAdam(LocalAdam):
+class PersistentLocalAdam(LocalAdam):
     """Adam whose moments each client stores for its next exchange."""
 
     state_vectors = 2

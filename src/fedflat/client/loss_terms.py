@@ -106,18 +106,19 @@ class Man(Term):
         scalar("man", "zeta", self.zeta)
         choice("man", "man_scale", self.man_scale, ["paper", "repo"])
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse a network without activation modules."""
-        if not activations(site.module):
+        if not activations(model_info.module):
             raise SettingError(
                 "man needs activation modules such as nn.ReLU and found none in the model. Use "
                 "modules instead of functions such as torch.relu, one for each place."
             )
 
-    def remark(self, site: ModelInfo) -> str:
+    def remark(self, model_info: ModelInfo) -> str:
         """Return which activations it found."""
         found = [
-            f"{name} ({type(part).__name__})" for name, part in activations(site.module).items()
+            f"{name} ({type(part).__name__})"
+            for name, part in activations(model_info.module).items()
         ]
         return f"man penalises {len(found)} activations: {', '.join(found)}"
 

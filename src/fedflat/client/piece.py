@@ -263,10 +263,10 @@ class Piece(TextSpec):
         """
         return None
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Raise `SettingError` if the piece cannot be used with this model or task."""
 
-    def remark(self, site: ModelInfo) -> str:
+    def remark(self, model_info: ModelInfo) -> str:
         """Return a note for the user about this piece and model, or an empty string."""
         return ""
 

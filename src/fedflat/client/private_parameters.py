@@ -57,18 +57,18 @@ class Private(Piece):
         """True for "bn": other domains have no scales and shifts."""
         return self.where == "bn"
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse pieces that would send private values, and a model without any."""
-        for piece in site.pieces:
+        for piece in model_info.pieces:
             if piece.uploads_private:
                 raise SettingError(
                     f"{self} keeps a part of the model with the client, but {piece} sends vectors "
                     "of the whole model, that part included. Leave one of them out."
                 )
-        if self.where != "head" and not self.norms(site.layout):
+        if self.where != "head" and not self.norms(model_info.layout):
             has = (
                 "has no BatchNorm layer"
-                if not site.layout.batchnorms
+                if not model_info.layout.batchnorms
                 else f"names no layer with {self.only_named!r}"
             )
             raise SettingError(

@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.describers.looks import Colours, Spectra, own_looks, windows_of
+from fedflat.client.describers.image_styles import Colours, Spectra, own_styles, windows_of
 from fedflat.client.instructions import Describer, Descriptions
 from fedflat.client.piece import ClientContext, Piece
 from fedflat.core.stage import Stage
@@ -68,7 +68,7 @@ class Restyle(Piece):
     def data(self, v: ClientContext, data: ClientData) -> ClientData:
         """Return the data with new styles for every second image."""
         rows = v.shared["bank"].cpu()
-        bank, looks, rng = StyleBank(rows[:, 1:], rows[:, 0]), own_looks(data, v.client), v.rng
+        bank, looks, rng = StyleBank(rows[:, 1:], rows[:, 0]), own_styles(data, v.client), v.rng
 
         def change(images: Tensor, indices: Tensor) -> Tensor:
             mask = chosen(indices.cpu())

@@ -74,7 +74,7 @@ class NamedSet(DataSpec):
     def raw(self) -> RawSet:
         """All examples as published."""
 
-    def ready(self, raw: RawSet) -> Examples:
+    def to_examples(self, raw: RawSet) -> Examples:
         """The examples with their preprocessing."""
         return Examples(raw.x, raw.y, raw.classes, domains=raw.domains)
 
@@ -84,7 +84,7 @@ class NamedSet(DataSpec):
         seed = seed if self.seed is None else self.seed
         coarse = None if raw.coarse is None else raw.coarse.numpy()
         return federate(
-            self.ready(raw),
+            self.to_examples(raw),
             raw.train,
             self.partition,
             self.clients,

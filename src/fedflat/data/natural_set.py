@@ -64,7 +64,7 @@ class NaturalSet(FileSet):
         raw = self.of(select_owners(self.name, self.whose, self.owners(), self.clients, seed))
         assert raw.users is not None
         return federate(
-            self.ready(raw),
+            self.to_examples(raw),
             raw.train,
             self.partition,
             self.clients,

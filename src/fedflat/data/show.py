@@ -44,7 +44,7 @@ def _summary(
         lines.append(f"further test sets: {further}")
     for partition in spec.partitions():
         if isinstance(partition, Lda) and partition.alpha:
-            lines.append(partition.reading(fed.classes))
+            lines.append(partition.alpha_meaning(fed.classes))
     if fed.held_out is not None:
         lines.append(
             f"held out by the clients for their own tests: {sum(map(len, fed.held_out))} examples"

@@ -110,7 +110,7 @@ class NetworkPool(RemoteClientPool):
             self._check_deadline()
             left = STEP if self.deadline is None else self.deadline - time.monotonic()
             self.session.pump(min(STEP, max(left, 0.0)))
-            found = [one for one in map(self._read, self._letters()) if one is not None]
+            found = [one for one in map(self._read, self._messages()) if one is not None]
             self._failed += found
             for one in list(self.pending.values()):
                 self._look_after(one)
@@ -129,7 +129,7 @@ class NetworkPool(RemoteClientPool):
         if one.process:
             self.session.clients[one.name].late.add(one.request.id)
 
-    def _letters(self) -> Iterator[SignedMessage]:
+    def _messages(self) -> Iterator[SignedMessage]:
         while self.session.replies:
             yield self.session.replies.popleft()
 
@@ -175,37 +175,39 @@ class NetworkPool(RemoteClientPool):
         self.session.log(client=one.name, request=one.request.id, outcome=reason, why=why)
         self._failed.append(ClientFailure(one.request.client, one.request.id, reason, why))
 
-    def _read(self, letter: SignedMessage) -> PoolOutcome | None:
+    def _read(self, message: SignedMessage) -> PoolOutcome | None:
         """The outcome that a client has sent; None if no request waits for it."""
-        id = str(letter.fields.get("request", ""))
-        client, one = self.session.clients[letter.sender], self.pending.get(id)
-        if one is None or one.name != letter.sender:
+        id = str(message.fields.get("request", ""))
+        client, one = self.session.clients[message.sender], self.pending.get(id)
+        if one is None or one.name != message.sender:
             client.late.discard(id)
-            self.session.log(client=letter.sender, request=id, outcome="dropped")
+            self.session.log(client=message.sender, request=id, outcome="dropped")
             return None
-        if letter.kind == "missing":
+        if message.kind == "missing":
             client.broadcast, one.process = "", ""
-            if letter.fields.get("what") == "job":
+            if message.fields.get("what") == "job":
                 client.job = ""
             return None
         try:
-            outcome = self._checked(one, letter)
+            outcome = self._checked(one, message)
         except WireError as error:
             outcome = ClientFailure(one.request.client, id, REFUSED, str(error))
         del self.pending[id]
         failed = isinstance(outcome, ClientFailure)
         why = {"why": outcome.detail} if isinstance(outcome, ClientFailure) else {}
         result = outcome.reason if isinstance(outcome, ClientFailure) else "reply"
-        self.session.log(client=one.name, request=id, outcome=result, bytes=len(letter.body), **why)
-        if not failed and letter.fields.get("afresh"):
+        self.session.log(
+            client=one.name, request=id, outcome=result, bytes=len(message.body), **why
+        )
+        if not failed and message.fields.get("afresh"):
             self.session.print_line(f"  {one.name} had lost its state and has begun a new one")
             self.session.log(client=one.name, request=id, afresh=one.request.state_id)
         return outcome
 
-    def _checked(self, one: _Pending, letter: SignedMessage) -> PoolOutcome:
+    def _checked(self, one: _Pending, message: SignedMessage) -> PoolOutcome:
         """Decode a reply, and check that it is what it must be."""
         most = SMALL + LARGER * len(one.broadcast)
-        found = decode(letter.body, device=self.device, most=most)
+        found = decode(message.body, device=self.device, most=most)
         request = one.request
         if isinstance(found, ClientFailure):
             return replace(found, client=request.client, request=request.id)

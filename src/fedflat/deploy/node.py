@@ -182,35 +182,35 @@ class Node:
 
     def _handle(self, content: bytes) -> None:
         try:
-            letter = self.reader.open(content)
+            message = self.reader.open(content)
         except RejectedMessage as error:
             self.print_line(f"{self.name}: a message was not read: {printable(str(error))}")
             return
-        if letter.kind == "offer":
-            self._offer(letter)
-        elif letter.kind == "refused":
-            raise SettingError(f"the server refuses {self.name}: {letter.fields.get('why')}")
-        elif letter.session != self.server:
+        if message.kind == "offer":
+            self._offer(message)
+        elif message.kind == "refused":
+            raise SettingError(f"the server refuses {self.name}: {message.fields.get('why')}")
+        elif message.session != self.server:
             return
-        elif letter.kind == "job":
-            self._job(letter.body)
-        elif letter.kind == "broadcast":
-            id = message_id(letter.body)
-            self.broadcasts = dict([*self.broadcasts.items()][-1:]) | {id: letter.body}
+        elif message.kind == "job":
+            self._job(message.body)
+        elif message.kind == "broadcast":
+            id = message_id(message.body)
+            self.broadcasts = dict([*self.broadcasts.items()][-1:]) | {id: message.body}
             if id in self.early:
                 self._request(self.early.pop(id)[0])
-        elif letter.kind == "request":
-            self._request(letter.body)
-        elif letter.kind == "end":
+        elif message.kind == "request":
+            self._request(message.body)
+        elif message.kind == "end":
             raise RunEnded
 
-    def _offer(self, letter: SignedMessage) -> None:
-        self.server, self.run_id = letter.session, str(letter.fields["run"])
-        self.most_reply = int(letter.fields.get("most", LARGEST))
+    def _offer(self, message: SignedMessage) -> None:
+        self.server, self.run_id = message.session, str(message.fields["run"])
+        self.most_reply = int(message.fields.get("most", LARGEST))
         self.job_id, self.broadcasts, self.early = "", {}, {}
         self.print_line(f"{self.name}: asked to take part in the run {self.run_id}")
         try:
-            fed, data = self._opened(int(letter.fields["seed"]))
+            fed, data = self._opened(int(message.fields["seed"]))
             self._send("profile", **describe(self.name, data, fed.classes, self.settings.data))
         except FedflatError as error:
             self._refuse(error)

@@ -140,14 +140,14 @@ class Session:
         """Handle what clients have sent; wait up to ``timeout`` seconds for something."""
         for content in self.transport.pull(timeout):
             try:
-                letter = self.reader.open(content)
+                message = self.reader.open(content)
             except RejectedMessage as error:
                 self._not_read(error)
                 continue
-            client = self.clients[letter.sender]
+            client = self.clients[message.sender]
             client.received += len(content)
             client.seen = time.monotonic()
-            self._handle(client, letter)
+            self._handle(client, message)
         self._status.write()
 
     def online(self) -> list[str]:
@@ -261,19 +261,19 @@ class Session:
         SESSIONS.pop(self.run, None)
         ONLINE.pop(self.run, None)
 
-    def _handle(self, client: ClientLink, letter: SignedMessage) -> None:
-        if letter.kind == "hello":
-            self._hello(client, letter.fields)
-        elif letter.session != self.id:
-            self.log(client=client.name, dropped=letter.kind, why="of an earlier session")
-        elif letter.kind == "profile":
-            self._profile(client, letter.fields)
-        elif letter.kind == "refusal":
-            self._refused(client, str(letter.fields.get("why", "")))
-        elif letter.kind == "ready":
-            client.job = str(letter.fields.get("job", ""))
-        elif letter.kind in ("reply", "missing"):
-            self.replies.append(letter)
+    def _handle(self, client: ClientLink, message: SignedMessage) -> None:
+        if message.kind == "hello":
+            self._hello(client, message.fields)
+        elif message.session != self.id:
+            self.log(client=client.name, dropped=message.kind, why="of an earlier session")
+        elif message.kind == "profile":
+            self._profile(client, message.fields)
+        elif message.kind == "refusal":
+            self._refused(client, str(message.fields.get("why", "")))
+        elif message.kind == "ready":
+            client.job = str(message.fields.get("job", ""))
+        elif message.kind in ("reply", "missing"):
+            self.replies.append(message)
 
     def _hello(self, client: ClientLink, fields: dict[str, Any] | Any) -> None:
         process, version = str(fields.get("process", "")), str(fields.get("version", ""))

@@ -15,7 +15,7 @@ from fedflat.core.failures import ClientFailure
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.errors import FedflatError
-from fedflat.execution.scheduler import Left, PoolOutcome, Then, run_chains, run_requests
+from fedflat.execution.scheduler import PoolOutcome, Then, WorkLeft, run_chains, run_requests
 from fedflat.execution.state_ids import StateIds
 
 __all__ = [
@@ -23,12 +23,12 @@ __all__ = [
     "ClientPool",
     "ClientsUnreachable",
     "Executor",
-    "Left",
     "PoolOutcome",
     "RemoteClientPool",
     "SequentialClientPool",
     "StatefulPool",
     "Then",
+    "WorkLeft",
 ]
 
 Source = Callable[[], Federation]
@@ -87,7 +87,7 @@ class ChainPool(Protocol):
     """A pool in which each of several chains of requests goes on without waiting for the others."""
 
     def run_chains(
-        self, requests: Sequence[Request], then: Then, left: Left
+        self, requests: Sequence[Request], then: Then, work_left: WorkLeft
     ) -> Iterator[PoolOutcome]:
         """Yield the last outcome of each chain: see `fedflat.execution.scheduler.run_chains`."""
         ...
@@ -178,11 +178,11 @@ class RemoteClientPool(ClientPool):
             yield from super().run(requests)
 
     def run_chains(
-        self, requests: Sequence[Request], then: Then, left: Left
+        self, requests: Sequence[Request], then: Then, work_left: WorkLeft
     ) -> Iterator[PoolOutcome]:
         """Yield the last outcome of each chain."""
         with threads(1):
-            yield from run_chains(self, requests, then, left)
+            yield from run_chains(self, requests, then, work_left)
 
 
 @contextmanager

@@ -137,9 +137,9 @@ class ClientStates:
             self._discard(held)
 
     @property
-    def kept(self) -> Mapping[int, ClientState]:
-        """The states taken over, by client; each is fetched when it is used."""
-        return _Kept(self, self._kept)
+    def by_client(self) -> Mapping[int, ClientState]:
+        """The committed states, by client; each is fetched when it is used."""
+        return _ByClient(self, self._kept)
 
     @property
     def nbytes(self) -> int:
@@ -249,7 +249,7 @@ class ClientStates:
             self._spill.free(held.place)
 
 
-class _Kept(Mapping[int, ClientState]):
+class _ByClient(Mapping[int, ClientState]):
     def __init__(self, states: ClientStates, held: Mapping[int, _Held]) -> None:
         self._states, self._held = states, held
 

@@ -17,7 +17,7 @@ PoolOutcome = Answered | ClientFailure
 Then = Callable[[int, PoolOutcome], Request | None]
 """Gets the place of a chain and the outcome of its last request; returns its next request, if it
 has one."""
-Left = Callable[[int, int], float]
+WorkLeft = Callable[[int, int], float]
 """Gets the place of a chain and how many of its requests are done; returns the work left in it."""
 
 
@@ -78,7 +78,7 @@ def run_requests(pool: Submits, requests: Sequence[Request]) -> Iterator[PoolOut
 
 
 def run_chains(
-    pool: Submits, requests: Sequence[Request], then: Then, left: Left
+    pool: Submits, requests: Sequence[Request], then: Then, work_left: WorkLeft
 ) -> Iterator[PoolOutcome]:
     """Yield the last outcome of each chain, in the order of their first requests.
 
@@ -95,7 +95,7 @@ def run_chains(
     def submit(least: float = 0.0) -> None:
         """Submit requests of chains with at least so much work left."""
         while waiting and len(running) < pool.capacity:
-            most, at = max((left(one, made[one]), -one) for one in waiting)
+            most, at = max((work_left(one, made[one]), -one) for one in waiting)
             if most < least:
                 return
             running.submit(pool, -at, waiting.pop(-at))
@@ -105,7 +105,7 @@ def run_chains(
             submit()
             for [at], outcome in running.collect(pool):
                 made[at] += 1
-                submit(left(at, made[at]))
+                submit(work_left(at, made[at]))
                 following = then(at, outcome)
                 if following is None:
                     done[at] = outcome

@@ -84,7 +84,7 @@ def _describe(
 ) -> Iterator[Reply]:
     """Ask clients for one description and keep it; yields each reply that was kept."""
     public = setup.server_data.data if setup.server_data else None
-    read = describer.reading(setup.job.learner, public, setup.exp.seed)
+    read = describer.server_transform(setup.job.learner, public, setup.exp.seed)
     broadcast = _broadcast(setup, describer, earlier)
     begun = time.monotonic()
     for reply in _replies(pool, broadcast, clients) if clients else ():

@@ -19,7 +19,7 @@ def fleet_of(exp: Experiment) -> Fleet | None:
     return None if exp.clock is None or exp.method.pooled else Fleet(exp.clock, exp.seed)
 
 
-def visit_seconds(
+def request_seconds(
     exp: Experiment, registry: ClientRegistry, learner: Learner, fleet: Fleet
 ) -> Callable[[int, int], float]:
     """Returns the seconds that a client trains in a round, by the cost that the method declares."""

@@ -38,7 +38,7 @@ class EvalModels:
     owners: Mapping[int, Tensor] = field(default_factory=dict)
     """The client of each test example, by the id of the test set, where ``states`` are known."""
 
-    def kept(self, client: int) -> ClientState:
+    def client_state(self, client: int) -> ClientState:
         """What a client keeps of the model, if it has trained."""
         if self.states is not None:
             return {self.piece.key: dict(self.states[client])}
@@ -53,7 +53,9 @@ class EvalModels:
         unseen = set(range(len(data)))
         for domain, places in data.domains.finest().items() if data.domains else ():
             known = [
-                one for client in self.homes.get(domain, ()) for one in self.kept(client).values()
+                one
+                for client in self.homes.get(domain, ())
+                for one in self.client_state(client).values()
             ]
             if known:
                 found.append(

@@ -55,12 +55,12 @@ ClientTests = Callable[[Model], Tensor]
 """Returns the score of a model at each client; NaN if the client did not answer."""
 Parts = Callable[[ClientData, Model], Sequence[TestPart]]
 """Returns the parts of a test set, each with its model; none if the set cannot be tested."""
-KeptState = Callable[[int], ClientState]
+StateOf = Callable[[int], ClientState]
 """Returns what a client keeps of the model."""
 Averages = Mapping[str, AverageState]
 
 
-def nothing_kept(client: int) -> ClientState:
+def no_state(client: int) -> ClientState:
     """Clients keep no part of the model."""
     return {}
 
@@ -99,7 +99,7 @@ def client_tests(
     registry: ClientRegistry,
     score: str,
     request: str,
-    kept: KeptState = nothing_kept,
+    client_state: StateOf = no_state,
     *,
     may_miss: bool,
     clients: Sequence[int] | None = None,
@@ -111,7 +111,7 @@ def client_tests(
     Args:
         score: name of the score.
         request: prefix of the ids of its requests, unique in the run.
-        kept: what a client keeps of the model.
+        client_state: what a client keeps of the model.
         may_miss: give clients that do not answer NaN; otherwise that is an error.
         clients: all if None.
     """
@@ -122,7 +122,8 @@ def client_tests(
     def test(model: Model) -> Tensor:
         broadcast = Broadcast(0, model.params, model.buffers, 0.0, instruction=Evaluate())
         requests = [
-            Request(client, broadcast, kept(client), f"{request}/{client}") for client in asked
+            Request(client, broadcast, client_state(client), f"{request}/{client}")
+            for client in asked
         ]
         found = dict.fromkeys(asked, nan)
         ids = {one.id: one.client for one in requests}
@@ -194,16 +195,16 @@ class Evaluator:
         """The scores of all models by name after ``done`` rounds, the reported one last."""
         named = self.reported.by_name(done, models, averages)
         parts: Parts = whole
-        kept: KeptState = nothing_kept
+        client_state: StateOf = no_state
         if self.eval_models is not None:
             forms = self.eval_models(clients)
-            parts, kept = forms.parts, forms.kept
+            parts, client_state = forms.parts, forms.client_state
         scores = {
             name: score(
                 self.learner,
                 self.fed,
                 model,
-                self.client_tests(done, name, kept, self.clients_of(name)),
+                self.client_tests(done, name, client_state, self.clients_of(name)),
                 parts,
             )
             for name, model in named.items()
@@ -219,7 +220,7 @@ class Evaluator:
         self,
         done: int,
         name: str,
-        kept: KeptState = nothing_kept,
+        client_state: StateOf = no_state,
         clients: Sequence[int] | None = None,
     ) -> ClientTests | None:
         """The tests of the model ``name`` after ``done`` rounds at clients, if they have some."""
@@ -228,7 +229,7 @@ class Evaluator:
             self.registry,
             self.learner.task.headline.name,
             f"evaluate/{done}/{name}",
-            kept,
+            client_state,
             may_miss=self.may_miss,
             clients=clients,
         )

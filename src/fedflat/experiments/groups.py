@@ -70,7 +70,7 @@ def groups_among(spec: DataSpec, grouping: Grouping, seed: int) -> Grouped:
     return Grouped(repr(grouping), population.groups(grouping), counts)
 
 
-def drawn(grouped: Grouped) -> str:
+def groups_text(grouped: Grouped) -> str:
     """Groups in lines of text: labels of clients, before, and of groups, after."""
     lengths = [len(group) for group in grouped.groups]
     lines = [

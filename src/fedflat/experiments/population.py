@@ -13,7 +13,7 @@ from fedflat.data.client_columns import column
 from fedflat.data.domains import Domain
 from fedflat.data.federation import Federation, PartitionedFederation
 from fedflat.errors import SettingError, shown
-from fedflat.experiments.devices import check_devices, fleet_of, visit_seconds
+from fedflat.experiments.devices import check_devices, fleet_of, request_seconds
 from fedflat.experiments.experiment import Experiment
 from fedflat.server.client_registry import ClientRegistry
 from fedflat.server.client_selection import selected_clients
@@ -62,7 +62,7 @@ def open_population(
     if fleet is None:
         return population
     return replace(
-        population, keeps_to_end=visit_seconds(exp, registry, learner, fleet), timed=True
+        population, keeps_to_end=request_seconds(exp, registry, learner, fleet), timed=True
     )
 
 
@@ -77,16 +77,16 @@ def check_population(
     replies = smallest if exp.clock is None else exp.clock.waited_for(smallest)
     if exp.method.aggregator:
         exp.method.aggregator.check(replies)
-    check_attendance(exp, replies)
+    check_min_replies(exp, replies)
     wrong = [name for name in exp.topology.slots(population) if not re.fullmatch(r"\w+", name)]
     if wrong:
         raise SettingError(
             f"{exp.topology}: slots must be named in letters and digits, found {shown(wrong[0])}."
         )
-    check_orders(exp, registry, population)
+    check_batch_indices(exp, registry, population)
 
 
-def check_attendance(exp: Experiment, cohort: int) -> None:
+def check_min_replies(exp: Experiment, cohort: int) -> None:
     """Check that `min_replies` is not more than the clients of a round."""
     if exp.min_replies is not None and exp.min_replies > cohort:
         raise SettingError(
@@ -95,7 +95,9 @@ def check_attendance(exp: Experiment, cohort: int) -> None:
         )
 
 
-def check_orders(exp: Experiment, registry: ClientRegistry, population: ClientPopulation) -> None:
+def check_batch_indices(
+    exp: Experiment, registry: ClientRegistry, population: ClientPopulation
+) -> None:
     """Check that given batches are there, not empty, and places in the client's data."""
     orders = exp.local.orders
     for came in range(exp.rounds if orders is not None else 0):

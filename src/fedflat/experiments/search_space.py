@@ -90,7 +90,7 @@ class Family:
         every = itertools.product(*self._listed())
         return [self.at(dict(zip(names, values, strict=True))) for values in every]
 
-    def drawn(self, count: int, seed: int) -> list[Configuration]:
+    def sample(self, count: int, seed: int) -> list[Configuration]:
         """Random configurations, all different; fewer than ``count`` if there are not so many."""
         if self.listed and self.size <= count:
             return self.grid()

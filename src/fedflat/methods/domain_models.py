@@ -58,9 +58,9 @@ class SeparateModels(Piece):
             networks.append(build())
         return DomainModels(networks)
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse pieces that change batches, whose images have their domains."""
-        for piece in site.pieces:
+        for piece in model_info.pieces:
             if type(piece).batch is not Piece.batch and piece is not self:
                 raise SettingError(
                     f"{self} sends each image to the network of its domain, and {piece} changes "

@@ -67,15 +67,15 @@ class ClippedNoise(Piece):
     stage, key = Stage.PRIVACY, KEY
     needs_server_model = True
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse running statistics that would leave the client beside the update."""
         kept = {
             name
-            for piece in site.pieces
+            for piece in model_info.pieces
             if isinstance(piece, Private)
-            for name in piece.norms(site.layout)
+            for name in piece.norms(model_info.layout)
         }
-        if set(site.layout.batchnorms) - kept:
+        if set(model_info.layout.batchnorms) - kept:
             raise SettingError(
                 "dp: the model has batch normalisation, whose running statistics would leave the "
                 "client without noise. Use a model with GroupNorm, or add silobn()."

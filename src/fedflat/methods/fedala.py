@@ -47,12 +47,12 @@ class Ala(Piece):
         number("fedala", "eta", self.eta, low=0)
         number("fedala", "threshold", self.threshold, low=0)
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse to blend more tensors than there are."""
-        if self.layers > len(site.layout.names):
+        if self.layers > len(model_info.layout.names):
             raise SettingError(
                 f"fedala: {self.layers} tensors are to be blended, but the model has only "
-                f"{len(site.layout.names)}. Lower layers."
+                f"{len(model_info.layout.names)}. Lower layers."
             )
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:

@@ -208,9 +208,9 @@ class Branches(Piece):
             return hamming_graph(self.domains, self.beta)
         return torch.eye(self.domains) if self.start == EYE else random_graph(self.domains)
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse pieces that change batches."""
-        for piece in site.pieces:
+        for piece in model_info.pieces:
             if type(piece).batch is not Piece.batch and piece is not self:
                 raise SettingError(
                     f"fedcg labels whole images with their domains, and {piece} changes them "

@@ -40,15 +40,15 @@ class Mix(Piece):
     def __post_init__(self) -> None:
         scalar("fedcm", "a", self.a, high=1)
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse local Adam, and a learning rate that changes within local training."""
-        if any(type(piece).lr_factor is not Piece.lr_factor for piece in site.pieces):
+        if any(type(piece).lr_factor is not Piece.lr_factor for piece in model_info.pieces):
             raise SettingError(
                 "fedcm divides clients' updates by steps times learning rate, which is wrong if "
                 "the rate decreases within local training. Leave out poly_rate()."
             )
 
-        if any(isinstance(piece, LocalAdam) for piece in site.pieces):
+        if any(isinstance(piece, LocalAdam) for piece in model_info.pieces):
             raise SettingError(
                 "fedcm mixes gradients with clients' updates divided by steps times learning rate, "
                 "which are no gradients with local Adam. Leave one of them out."

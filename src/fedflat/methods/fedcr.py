@@ -48,17 +48,17 @@ class CommonRepresentation(Term):
     def __post_init__(self) -> None:
         scalar("fedcr", "beta", self.beta)
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse a network without Gaussian features, and a task without classes."""
-        if not site.task.classifies:
+        if not model_info.task.classifies:
             raise SettingError(
-                f"fedcr has a Gaussian for each class, but {site.task} has no classes. Use "
+                f"fedcr has a Gaussian for each class, but {model_info.task} has no classes. Use "
                 "classification()."
             )
-        if not isinstance(site.module, StochasticNet):
+        if not isinstance(model_info.module, StochasticNet):
             raise SettingError(
                 "fedcr needs a network with Gaussian features, found "
-                f"{type(site.module).__name__}. Use --model 'stochastic(cnn())'."
+                f"{type(model_info.module).__name__}. Use --model 'stochastic(cnn())'."
             )
 
     @contextmanager

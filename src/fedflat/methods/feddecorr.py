@@ -58,10 +58,10 @@ class Decorrelation(Term):
     def __post_init__(self) -> None:
         scalar("feddecorr", "coef", self.coef)
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse a network without several features before a linear last layer."""
-        check_last_layer("feddecorr", site)
-        if site.layout.shapes[-1] and site.layout.shapes[-2][-1:] == (1,):
+        check_last_layer("feddecorr", model_info)
+        if model_info.layout.shapes[-1] and model_info.layout.shapes[-2][-1:] == (1,):
             raise SettingError("feddecorr compares features, and the last layer has only one.")
 
     def hooks(self, module: nn.Module) -> AbstractContextManager[list[Tensor]]:

@@ -80,9 +80,9 @@ class Fsa(Piece):
         """False for "reverse", where clients may choose different numbers of layers."""
         return self.selection != "reverse"
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse to choose more layers than there are."""
-        names = eligible(site.layout)
+        names = eligible(model_info.layout)
         if self.top > len(names):
             raise SettingError(
                 f"fsa: {self.top} layers are to be chosen, but the model has only {len(names)} "

@@ -53,10 +53,10 @@ class TrajectoryTerm(Term):
         scalar("fedgmt", "gamma", self.gamma)
         number("fedgmt", "T", self.T, low=0, open_low=True)
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse a task without classes, if there is a term."""
         if self.gamma != 0:
-            check_classes("fedgmt", site)
+            check_classes("fedgmt", model_info)
 
     def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: Any) -> Tensor:
         """Return the value of the term."""

@@ -63,9 +63,9 @@ class NormalizedUpdate(Piece):
     needs_server_model = True
     uploads_statistics = "its number of steps, and the sum of their weights"
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse local Adam."""
-        if any(isinstance(piece, LocalAdam) for piece in site.pieces):
+        if any(isinstance(piece, LocalAdam) for piece in model_info.pieces):
             raise SettingError(
                 "fednova divides an update by the weights of its gradients, which local Adam "
                 "changes in every step. Leave one of them out."

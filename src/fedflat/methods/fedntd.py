@@ -45,9 +45,9 @@ class NotTrueDistillation(Term):
         scalar("fedntd", "beta", self.beta)
         number("fedntd", "T", self.T, low=0, open_low=True)
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse a task without classes, and mixed examples."""
-        check_classes("fedntd", site, one_label=True)
+        check_classes("fedntd", model_info, one_label=True)
 
     def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: Any) -> Tensor:
         """Return the value of the term."""

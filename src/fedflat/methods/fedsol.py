@@ -74,10 +74,10 @@ class ProximalProbe(Piece):
         """One if the proximal loss needs the network."""
         return int(self.proximal == "kl")
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse a task without classes, if scores are compared."""
         if self.proximal == "kl":
-            check_classes("fedsol", site)
+            check_classes("fedsol", model_info)
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         """Compute the mask of what is perturbed."""

@@ -66,9 +66,9 @@ class TargetSam(Piece):
         scalar("fedwmsam", "rho", self.rho)
         choice("fedwmsam", "flavour", self.flavour, ["paper", "repo"])
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse what makes the division by steps times learning rate wrong."""
-        for piece in site.pieces:
+        for piece in model_info.pieces:
             changes_rate = type(piece).lr_factor is not Piece.lr_factor
             if isinstance(piece, Momentum | LocalAdam) or changes_rate:
                 raise SettingError(

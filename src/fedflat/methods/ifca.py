@@ -52,17 +52,17 @@ class BestModel(SeparateModels):
         first = build()
         return DomainModels([first, *redrawn(first, build, self.domains - 1)])
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse tasks without classes, running statistics, and pieces that change batches."""
-        super().check(site)
-        if len(site.layout.buffer_names) > 1:
+        super().check(model_info)
+        if len(model_info.layout.buffer_names) > 1:
             raise SettingError(
                 "ifca compares models before training, and this model has running statistics. Use "
                 "GroupNorm."
             )
-        if not site.task.classifies:
+        if not model_info.task.classifies:
             raise SettingError(
-                f"ifca compares the models' classification loss, and {site.task} has no classes. "
+                f"ifca compares the models' classification loss, and {model_info.task} has no classes. "
                 "Leave it out."
             )
 

@@ -78,11 +78,11 @@ class SelfTraining(Term):
         number("self_training", "sure", self.sure, low=0, high=1)
         number("self_training", "share", self.share, low=0, high=1)
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse a task without classes."""
-        if not (site.task.classifies or site.task.headline.name == "miou"):
+        if not (model_info.task.classifies or model_info.task.headline.name == "miou"):
             raise SettingError(
-                f"self_training uses a teacher's classes as labels, but {site.task} has no "
+                f"self_training uses a teacher's classes as labels, but {model_info.task} has no "
                 "classes. Use segmentation()."
             )
 

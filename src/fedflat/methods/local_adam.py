@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fedflat.client.local_adam import AveragedLocalAdam, KeptLocalAdam, LocalAdam
+from fedflat.client.local_adam import AveragedLocalAdam, LocalAdam, PersistentLocalAdam
 from fedflat.composition.method import Method, method
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import Scalar
@@ -23,7 +23,7 @@ from fedflat.core.stage import Stage
 from fedflat.errors import choice
 from fedflat.server.piece import Send, ServerContext, ServerPiece
 
-STATES = {"reset": LocalAdam, "client": KeptLocalAdam, "server": AveragedLocalAdam}
+STATES = {"reset": LocalAdam, "client": PersistentLocalAdam, "server": AveragedLocalAdam}
 
 
 @dataclass(frozen=True, repr=False)

@@ -31,9 +31,9 @@ from fedflat.errors import number
 class Calibration(Term):
     """Base class: scores that depend on the client's number of examples of each class."""
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse a task without classes."""
-        check_classes(self.key, site)
+        check_classes(self.key, model_info)
 
     def scores(self, v: ClientContext, output: Tensor) -> Tensor:
         """Return the calibrated scores."""

@@ -94,15 +94,15 @@ class Discrepancy(Term):
         """One gradient for each of the steps."""
         return 1 if self.form == "reversed" else 2 + self.repeats
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse a task with one classifier, and what would change the steps."""
-        if not isinstance(site.task, Twofold):
+        if not isinstance(model_info.task, Twofold):
             raise SettingError(
-                f"mcd needs two classifiers, but {site.task} has one. Use --task 'twofold(...)'."
+                f"mcd needs two classifiers, but {model_info.task} has one. Use --task 'twofold(...)'."
             )
         if self.form == "reversed":
             return
-        for piece in site.pieces:
+        for piece in model_info.pieces:
             if isinstance(piece, Momentum | WeightDecay):
                 raise SettingError(
                     "mcd: its steps have momentum and weight decay of their own. Use "

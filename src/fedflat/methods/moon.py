@@ -68,9 +68,9 @@ class ModelContrast(Term):
         number("moon", "T", self.T, low=0, open_low=True)
         number("moon", "projection", self.projection, low=0, whole=True)
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse a network without a linear last layer."""
-        check_last_layer("moon", site)
+        check_last_layer("moon", model_info)
 
     def module(self, build: BuildNetwork, sample: Tensor) -> nn.Module:
         """Return the network with the projection before its last layer."""

@@ -43,14 +43,14 @@ class Scaffold(Piece):
     owner: ClassVar[str] = "scaffold"
     """Name of the method, for messages."""
 
-    def check(self, site: ModelInfo) -> None:
+    def check(self, model_info: ModelInfo) -> None:
         """Refuse local momentum and local Adam."""
-        if any(isinstance(piece, Momentum) for piece in site.pieces):
+        if any(isinstance(piece, Momentum) for piece in model_info.pieces):
             raise SettingError(
                 f"{self.owner} divides a client's update by steps times learning rate, which is wrong "
                 "with local momentum. Use momentum 0."
             )
-        if any(isinstance(piece, LocalAdam) for piece in site.pieces):
+        if any(isinstance(piece, LocalAdam) for piece in model_info.pieces):
             raise SettingError(
                 f"{self.owner} divides a client's update by steps times learning rate, which is wrong "
                 "with local Adam. Leave one of them out."

@@ -215,7 +215,7 @@ class ReplyCollector:
     def failures_row(self) -> dict[str, Any]:
         """The failures of the round as they are written; empty if there are none."""
         rows = [
-            {"client": one.client, "letter": one.request, "reason": one.reason, "why": one.detail}
+            {"client": one.client, "request": one.request, "reason": one.reason, "why": one.detail}
             for one in self.failures
         ]
         return {"round": self.round + 1, "missing": rows} if rows else {}

@@ -211,7 +211,7 @@ def planned(
         each += chain.from_iterable(first_group(wanted))
     else:
         for family in families(methods, _with_validation(settings), "sweep"):
-            each += family.grid() if trials is None else family.drawn(trials, search_seed)
+            each += family.grid() if trials is None else family.sample(trials, search_seed)
     number("sweep", "number of runs", len(each) * len(seeds), low=1, high=MOST_RUNS, whole=True)
     made = experiments_of(each, seeds, "sweep")
     counts = Counter(without_arguments(repr(exp.method)) for exp in made)

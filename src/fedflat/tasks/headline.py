@@ -98,9 +98,9 @@ class Headline:
         >>> ACCURACY.format(math.nan), rmse.format(1234.5, 6.7), rmse.format(2e-9)
         ('-', '1234 ± 7', '2.000e-09')
         """
-        return self.seen(value * self.factor, spread * self.factor)
+        return self.format_displayed(value * self.factor, spread * self.factor)
 
-    def seen(self, value: float, spread: float = math.nan) -> str:
+    def format_displayed(self, value: float, spread: float = math.nan) -> str:
         """Like `format`, for a value in display units.
 
         Two decimals in per cent, otherwise four digits.

@@ -77,7 +77,7 @@ class Confidence(Trained):
         model = self.model(client)
         return torch.cat([model.params, model.buffers])
 
-    def reading(
+    def server_transform(
         self, learner: Learner, public: ClientData | None, seed: int
     ) -> Callable[[Tensor], Tensor]:
         """Return a function from a model to its confidences on the public set."""

@@ -53,10 +53,10 @@ class Lda(Partition):
     concentration: str = "total"
     in_turns: bool = False
 
-    def reading(self, classes: int) -> str:
+    def alpha_meaning(self, classes: int) -> str:
         """The meaning of alpha in use, and how to write the other one.
 
-        >>> print(lda(0.5).reading(10).partition(" (")[0])
+        >>> print(lda(0.5).alpha_meaning(10).partition(" (")[0])
         alpha 0.5 is the total over the 10 classes, 0.05 each on average
         """
         if self.concentration == "total":

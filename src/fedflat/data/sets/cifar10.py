@@ -123,7 +123,7 @@ class Cifar10(FileSet):
     def read(cls, files: Sequence[Path]) -> RawSet:
         return read_cifar(files[:-1], files[-1], 10)
 
-    def ready(self, raw: RawSet) -> Examples:
+    def to_examples(self, raw: RawSet) -> Examples:
         mean, std = self.colours[self.normalise]
         change: Augment | None = (
             CropFlip(alike=self.augment == "fedgloss") if self.augment else None

@@ -67,7 +67,7 @@ class FashionMnist(FileSet):
     def read(cls, files: Sequence[Path]) -> RawSet:
         return read_idx_set(files)
 
-    def ready(self, raw: RawSet) -> Examples:
+    def to_examples(self, raw: RawSet) -> Examples:
         return Examples(raw.x, raw.y, raw.classes, *self.colours[self.normalise])
 
 

@@ -20,7 +20,7 @@ from fedflat.data.table_set import TableSet
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class GivenTable(TableSet):
+class TableInMemory(TableSet):
     """See `table`."""
 
     train: DataTable
@@ -61,7 +61,7 @@ def table(
     split: float | None = None,
     root: str | Path = ".",
     seed: int | None = None,
-) -> GivenTable:
+) -> TableInMemory:
     """A data set of the rows of a table.
 
     ``data`` is a pandas DataFrame, a Hugging Face data set (or its dict of splits, of which
@@ -101,7 +101,7 @@ def table(
     ):  # a dict of splits
         test = data.get("test") if test is None else test
         data = data["train"]
-    return GivenTable(
+    return TableInMemory(
         as_table(data),
         partition,
         None if test is None else as_table(test, "table: the test table"),

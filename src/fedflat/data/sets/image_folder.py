@@ -40,7 +40,7 @@ LARGEST_SIDE = 10_000
 """Most pixels per side after resizing."""
 
 
-class FoundImages(NamedTuple):
+class ImageFile(NamedTuple):
     """An image, its class, the folder of its client or "", and its index within both."""
 
     path: str
@@ -169,7 +169,7 @@ class ImageFolder(DataSpec):
             return ()
         return tuple(sorted({image.client for image in self._find_images()[0]}))
 
-    def _find_images(self) -> tuple[list[FoundImages], list[FoundImages]]:
+    def _find_images(self) -> tuple[list[ImageFile], list[ImageFile]]:
         """The images for training, and those for testing."""
         root = Path(os.path.expanduser(self.path))
         if self.test is not None:
@@ -190,16 +190,16 @@ class ImageFolder(DataSpec):
                 )
         return train, test
 
-    def _below(self, root: Path) -> list[FoundImages]:
+    def _below(self, root: Path) -> list[ImageFile]:
         clients: Sequence[Path] = folders_in(root) if isinstance(self.partition, ByUser) else [root]
         return [
-            FoundImages(path, kind.name, "" if client == root else client.name, place)
+            ImageFile(path, kind.name, "" if client == root else client.name, place)
             for client in clients
             for kind in folders_in(client)
             for place, path in enumerate(pictures_in(kind))
         ]
 
-    def _kinds(self, images: Sequence[FoundImages]) -> tuple[str, ...]:
+    def _kinds(self, images: Sequence[ImageFile]) -> tuple[str, ...]:
         """The classes in their order."""
         found = {image.kind for image in images}
         if self.classes is None:

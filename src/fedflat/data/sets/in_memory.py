@@ -243,7 +243,7 @@ def clients_of(
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Made(DataSpec):
+class FunctionSet(DataSpec):
     """See `clients_from`."""
 
     make: Callable[[int], Pair]
@@ -288,7 +288,7 @@ def clients_from(
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
     augment: Augment | None = None,
-) -> Made:
+) -> FunctionSet:
     """A data set whose clients are made on demand by ``make(client)``, as inputs and labels.
 
     It must return the same for the same client. Nothing grows with the number of clients. Worker
@@ -311,7 +311,9 @@ def clients_from(
     _check(x, y, (x, y), "clients_from: the test set")
     _channels(x, mean, std, "clients_from")
     _classes(y, classes, "clients_from: the test set")
-    return Made(make, clients, Examples(x, _targets(y), classes, tuple(mean), tuple(std), augment))
+    return FunctionSet(
+        make, clients, Examples(x, _targets(y), classes, tuple(mean), tuple(std), augment)
+    )
 
 
 def _check(x: Tensor, y: Tensor, like: tuple[Tensor, Tensor], owner: str = "tensors") -> None:

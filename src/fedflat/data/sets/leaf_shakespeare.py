@@ -128,7 +128,7 @@ class LeafShakespeare(NaturalSet):
             users=raw.users[index],
         )
         return federate(
-            self.ready(cut),
+            self.to_examples(cut),
             cut.train,
             self.partition,
             self.clients,

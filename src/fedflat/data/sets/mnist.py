@@ -48,7 +48,7 @@ class Mnist(FileSet):
     def read(cls, files: Sequence[Path]) -> RawSet:
         return read_idx_set(files)
 
-    def ready(self, raw: RawSet) -> Examples:
+    def to_examples(self, raw: RawSet) -> Examples:
         return Examples(raw.x, raw.y, raw.classes, (0.1307,), (0.3081,))
 
 

@@ -145,7 +145,7 @@ def _split_examples(
             "example. Use a larger share."
         )
     if isinstance(fed, OnDemand):
-        kept = KeptExamples(fed.make, tuple(counts), seed)
+        kept = RemainingExamples(fed.make, tuple(counts), seed)
         aside = [kept.aside(client).plain() for client in range(fed.population) if counts[client]]
         return replace(fed, make=kept), _all_of(concatenate(aside), fed.device)
     places = [_places(size, counts[client], seed, client) for client, size in enumerate(sizes)]
@@ -177,9 +177,9 @@ def _split_clients(
     if isinstance(fed, OnDemand):
         examples = [fed.make(client) for client in aside]
         found = [one.raw(torch.arange(len(one))).plain() for one in examples]
-        domain_of = fed.domain_of and KeptDomains(fed.domain_of, stay)
+        domain_of = fed.domain_of and RemainingDomains(fed.domain_of, stay)
         fewer = replace(
-            fed, clients=len(stay), make=KeptClients(fed.make, stay), domain_of=domain_of
+            fed, clients=len(stay), make=RemainingClients(fed.make, stay), domain_of=domain_of
         )
         return fewer, _all_of(concatenate(found), fed.device)
     validation = ClientData(
@@ -199,7 +199,7 @@ def _all_of(examples: Examples, device: str) -> ClientData:
 
 
 @dataclass(frozen=True)
-class KeptExamples:
+class RemainingExamples:
     """Makes a client's examples without those that it sets aside."""
 
     make: Callable[[int], AnyExamples]
@@ -221,7 +221,7 @@ class KeptExamples:
 
 
 @dataclass(frozen=True)
-class KeptClients:
+class RemainingClients:
     """Makes the clients that train, which are numbered anew."""
 
     make: Callable[[int], AnyExamples]
@@ -233,7 +233,7 @@ class KeptClients:
 
 
 @dataclass(frozen=True)
-class KeptDomains:
+class RemainingDomains:
     """The domains of the clients that train."""
 
     domain_of: Callable[[int], Domain]

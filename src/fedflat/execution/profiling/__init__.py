@@ -1,4 +1,5 @@
-"""Where the time of a run goes: a thread looks now and then at what is being done, and counts.
+"""Where the time of a run goes: a sampling profiler (``--profile``).
 
-Nothing here is on the way of a run that is not profiled, and no number of a run that is changes.
+A thread samples the stacks of the others and counts them by category. A run without ``--profile``
+executes none of this code, and profiling changes no result. Start reading at `sampler.py`.
 """

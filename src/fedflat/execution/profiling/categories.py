@@ -63,7 +63,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "fedflat.data.k_means",
     ),
 }
-"""Rooms and the functions in them; what is left over is `OTHER`."""
+"""Categories and their functions; what is left over is `OTHER`."""
 
 WHOLE = ("evaluation", "checkpoint", START)
 """Rooms that own whatever is called in them; of the others, the innermost counts."""

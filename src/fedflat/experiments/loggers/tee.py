@@ -85,9 +85,9 @@ class LoggedRunFolder(RunFolder):
         self.run_folder.write(row)
         self._call(lambda logger: logger.row(row["round"], numbers(row)))
 
-    def see(self, row: Row) -> None:
+    def write_recorded(self, row: Row) -> None:
         """Write recorded metrics and log them."""
-        self.run_folder.see(row)
+        self.run_folder.write_recorded(row)
         self._call(lambda logger: logger.row(row["round"], numbers(row)))
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:

@@ -54,12 +54,12 @@ class TableContent:
         )
 
 
-def drawn(content: TableContent, style: str = "text", room: int | None = None) -> str:
+def format_table(content: TableContent, style: str = "text", room: int | None = None) -> str:
     """The table in a style; text that is wider than ``room`` characters comes in parts.
 
     >>> rows = [["method", "accuracy %"], ["FedAvg", "90.03 ± 0.95"], ["FedSAM", "94.57 ± 0.25"]]
     >>> one = TableContent(rows, "Mean over 3 seeds.", frozenset({(2, 1)}), prose=None)
-    >>> print(drawn(one, "markdown"))
+    >>> print(format_table(one, "markdown"))
     | method | accuracy % |
     | --- | ---: |
     | FedAvg | 90.03 ± 0.95 |

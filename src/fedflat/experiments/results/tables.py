@@ -19,7 +19,7 @@ from fedflat.experiments.results.table_styles import (
     STYLES,
     TableContent,
     best_in_columns,
-    drawn,
+    format_table,
 )
 from fedflat.tasks.headline import Headline
 from fedflat.text_table import size, span
@@ -68,7 +68,7 @@ def table(
         return _csv(summaries)
 
     def draw(content: TableContent) -> str:
-        return drawn(content, style, room)
+        return format_table(content, style, room)
 
     def one(group: Sequence[Summary], target: float | None, title: str = "") -> str:
         wanted = _selected(_columns(group, target), columns, style)

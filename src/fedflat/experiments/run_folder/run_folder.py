@@ -83,7 +83,7 @@ class RunFolder:
         """Add an evaluation."""
         self.rows.append(row)
 
-    def see(self, row: Row) -> None:
+    def write_recorded(self, row: Row) -> None:
         """Add the metrics recorded in a round."""
         self.recorded.append(row)
 
@@ -93,7 +93,7 @@ class RunFolder:
     def note(self, seen: Row, row: Row) -> None:
         """Add recorded metrics and an evaluation, unless they are empty."""
         if seen:
-            self.see(seen)
+            self.write_recorded(seen)
         if row:
             self.write(row)
 
@@ -251,9 +251,9 @@ class DiskRunFolder(RunFolder):
         super().write(row)
         self._logs["metrics"].append(row)
 
-    def see(self, row: Row) -> None:
+    def write_recorded(self, row: Row) -> None:
         """Append a line and flush it."""
-        super().see(row)
+        super().write_recorded(row)
         self._logs["recorded"].append(row)
 
     def describe(self, labels: Labels) -> None:

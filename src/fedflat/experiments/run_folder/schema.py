@@ -43,7 +43,7 @@ def _group(settings: Sequence[Setting], perhaps: str = "") -> dict[str, Schema]:
     }
 
 
-HOW = _group(MACHINE, "?")
+EXECUTION = _group(MACHINE, "?")
 HEADLINE = {"name": str, "label": str, "unit": str, "factor": float, "higher_is_better": bool}
 EXPERIMENT = {
     "method": str,
@@ -88,7 +88,7 @@ RUN = {
         "test_examples?": int,
         "prepared?": {"bytes": bool, "mean": [float], "std": [float]},
     },
-    "how": HOW,
+    "how": EXECUTION,
     "made": str,
     "machine": {"*": (str, int, None)},
     "info?": {
@@ -119,7 +119,7 @@ RUN = {
 STUDY = {
     "fedflat": str,
     "runs": [{"folder": str, "experiment": EXPERIMENT, "tried?": int}],
-    "how": HOW,
+    "how": EXECUTION,
     "place": (str, None),
     "target?": float,
     "search?": {"*": object},

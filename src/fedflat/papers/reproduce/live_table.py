@@ -93,7 +93,7 @@ class LiveTable:
         if name in self.scheduler.failed:
             return f"failed: {self.scheduler.failed[name]}"
         scores = [
-            f"{line.label} {line.headline.seen(seed.value)} (paper {line.paper})"
+            f"{line.label} {line.headline.format_displayed(seed.value)} (paper {line.paper})"
             for line in lines(self.scheduler.plan)
             for seed in line.status.seeds
             if seed.folder == name

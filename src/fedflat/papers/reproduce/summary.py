@@ -41,7 +41,7 @@ class TableLine:
         if one.entry.cell.measure == "rounds" and not math.isnan(one.value):
             spread = "" if math.isnan(one.spread) else f" ± {one.spread:.0f}"
             return f"{one.value:.0f}{spread}"
-        return self.headline.seen(one.value, one.spread)
+        return self.headline.format_displayed(one.value, one.spread)
 
     @property
     def difference(self) -> float | None:

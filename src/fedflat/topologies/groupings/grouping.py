@@ -172,11 +172,6 @@ class Filling(Grouping):
                 group.append(last.pop())
 
 
-def evenly(count: int, clients: int) -> Groups:
-    """Return clients by number in ``count`` groups of about equal size. No group is empty."""
-    return [part.tolist() for part in np.array_split(np.arange(clients), min(count, clients))]
-
-
 def in_order(order: Sequence[int]) -> Choice:
     """Return a `Choice` of clients in this order.
 

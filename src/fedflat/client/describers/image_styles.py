@@ -28,7 +28,7 @@ AT_ONCE = 16
 """Number of images in a batch."""
 
 
-class Looks(Describer):
+class ImageStyles(Describer):
     """A row of numbers for each training image, its domain first."""
 
     channels = 0
@@ -53,7 +53,7 @@ class Looks(Describer):
     def describe(self, client: ClientWork) -> Tensor:
         """Return a row for each image."""
         data = client.data
-        looks = own_looks(data, client.request.client)
+        looks = own_styles(data, client.request.client)
         parts = [
             self.rows(data.examples.raw(indices).inputs.cpu())
             for indices in data.index.split(AT_ONCE)
@@ -67,7 +67,7 @@ class Looks(Describer):
 
 @register("describer", "spectra")
 @dataclass(frozen=True, repr=False)
-class Spectra(Looks):
+class Spectra(ImageStyles):
     """Amplitudes of the low frequencies of each channel.
 
     ``share`` limits them to a share of the height and the width.
@@ -90,7 +90,7 @@ class Spectra(Looks):
 
 @register("describer", "colours")
 @dataclass(frozen=True, repr=False)
-class Colours(Looks):
+class Colours(ImageStyles):
     """Mean and standard deviation of the three colours of each image, in LAB."""
 
     channels = 3
@@ -104,7 +104,7 @@ class Colours(Looks):
         return torch.cat(colour_style(images), dim=1)
 
 
-def own_looks(data: ClientData, client: int) -> Tensor:
+def own_styles(data: ClientData, client: int) -> Tensor:
     """Return a number for each of a client's images: that of its domain, or the client's own."""
     domains = data.domains
     return torch.tensor(domains.looks if domains else [client] * len(data), dtype=torch.float32)
