@@ -79,6 +79,9 @@ BASES = {
     "FedLC": "fedlc(tau=0.1)",
     "FedRS": "fedrs()",
     "FedDecorr": "feddecorr()",
+    "MOON": "moon(projection=0)",
+    "local Adam": "local_adam()",
+    "local AdamW": "local_adamw(state='client')",
 }
 """The methods of the papers, by their names there."""
 

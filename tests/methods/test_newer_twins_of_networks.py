@@ -188,6 +188,19 @@ def test_fedgmt(hard: dict[str, Any], rho: float) -> None:
         assert np.abs(np.array(climbing.server[-1]) - trace.server[-1]).max() > 1e-5
 
 
+def test_the_term_of_fedgmt_does_not_act_in_a_first_step(hard: dict[str, Any]) -> None:
+    """With ``alpha = 0`` the mean of the models is the model that was sent."""
+    data, plan = planned(79, SHAPES, hard)
+    one = replace(plan, orders=[{k: b[:1] for k, b in order.items()} for order in plan.orders])
+    pulled, plain = (
+        replayed(f"fedgmt(alpha=0, gamma={gamma})", network(), data, one) for gamma in (2, 0)
+    )
+    same(pulled.server, plain.server)
+    longer = replayed("fedgmt(alpha=0, gamma=2)", network(), data, plan)
+    without = replayed("fedgmt(alpha=0, gamma=0)", network(), data, plan)
+    assert np.abs(np.array(longer.server[-1]) - without.server[-1]).max() > 1e-5
+
+
 def test_the_term_of_fedgmt_by_hand() -> None:
     """T^2 = 9 times the divergence, for z = (1, 0) and z_e = (0, 1)."""
     own = matrix((1.0, 0.0))

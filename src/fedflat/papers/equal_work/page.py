@@ -202,6 +202,8 @@ column have the same budget of gradients: a method with two gradients per step h
   differences compared two rates. The third grid removes that cause: eight trials, and the same largest rate for all. It
   was fixed before any of its cells was run, and every cell was run again. Test scores of the earlier grids had been
   printed by then.
+* Bytes are those that fedflat sends. FedWMSAM's paper keeps the control variates at the server, which needs 1.5 times
+  FedAvg's bytes; here clients keep them. FedInit sends the initial model in every round, for clients who are new.
 * The budgets of CIFAR-10 and Shakespeare were reduced, before any cell of them was run, to what one processor core
   computes in about an hour per cell."""
 
@@ -220,4 +222,6 @@ Before the last command, copy the file of the cell, `runs/equal/digits-fedsam.js
 The file of a cell has a digest of its content and one of grid, data and budget. A file is refused if it was edited by
 hand, was made for another grid, or has other trials or another choice than that of the validation set. It also has the
 digest of each final model: whoever runs the cell again with the same version of PyTorch on the same kind of processor
-can compare. The digest does not prove that the numbers were computed."""
+can compare. The digest does not prove that the numbers were computed. The runs of FedAvg, FedAvg with WiMA and FedGMT on
+digits that the second and the third grid share were made twice, at two commits: curves, validation scores and models
+are equal to the last bit."""
