@@ -222,6 +222,6 @@ Before the last command, copy the file of the cell, `runs/equal/digits-fedsam.js
 The file of a cell has a digest of its content and one of grid, data and budget. A file is refused if it was edited by
 hand, was made for another grid, or has other trials or another choice than that of the validation set. It also has the
 digest of each final model: whoever runs the cell again with the same version of PyTorch on the same kind of processor
-can compare. The digest does not prove that the numbers were computed. The runs of FedAvg, FedAvg with WiMA and FedGMT on
-digits that the second and the third grid share were made twice, at two commits: curves, validation scores and models
-are equal to the last bit."""
+can compare. The digest does not prove that the numbers were computed. The runs of FedAvg, FedAvg with WiMA and FedGMT
+on digits that the second and the third grid share were made twice, at two commits: curves, validation scores and
+models are equal to the last bit."""
