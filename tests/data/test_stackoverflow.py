@@ -11,7 +11,9 @@ import pytest
 import torch
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from fedflat import experiment, iid, run, stackoverflow
+from fedflat import experiment, iid, next_character, run, stackoverflow, with_validation
+from fedflat.data import federation
+from fedflat.data.batch import Batch
 from fedflat.data.files.paths import set_data_dir
 from fedflat.data.files.tf_example import text_of
 from fedflat.data.sets.stackoverflow import _base, _people
@@ -143,9 +145,45 @@ def test_fewer_people_and_sentences(folder: Path) -> None:
 
 def test_only_its_name_is_required(folder: Path) -> None:
     result = run("fedavg", on=stackoverflow(**SMALL), rounds=1, clients_per_round=2, quiet=True)
-    assert {"accuracy", "perplexity"} <= result.rows[-1].keys()
+    assert {"accuracy", "perplexity", "word_accuracy"} <= result.rows[-1].keys()
     task = experiment("fedavg", on=stackoverflow(**SMALL), rounds=1).task
-    assert repr(task) == "next_character(ignore=0)"  # what is no word is no target
+    assert repr(task) == "next_character(ignore=0, special=3)"  # padding is no target
+
+
+def test_words_are_counted_apart_from_unknown_words_and_ends() -> None:
+    """Right: a word, a word and the end. Wrong: a word, for which the unknown word is predicted,
+    and an unknown word. Padding does not count."""
+    targets = torch.tensor([[1, 2, END, 3, UNKNOWN, 0]])
+    predicted = torch.tensor([[1, 2, END, UNKNOWN, 4, 7]])
+    scores = torch.nn.functional.one_hot(predicted, 8).double()
+    meter = next_character(ignore=0, special=3).meter(8)
+    meter.add(scores, Batch(targets, targets))
+    found = meter.scores()
+    assert found["accuracy"] == pytest.approx(3 / 5)
+    assert found["word_accuracy"] == pytest.approx(2 / 3)
+
+
+def test_sizes_are_known_without_reading_anybody(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that there can be more people than are read at once."""
+    fed = stackoverflow(**SMALL, most=1).open(0)
+    monkeypatch.setattr(federation, "LARGEST_POPULATION", 2)
+    assert list(fed.sizes()) == [1, 1, 1]
+    assert len(fed.pooled().train) == 3
+    kept = with_validation(stackoverflow(**SMALL), 0.34, by="clients").open(0)
+    assert list(kept.sizes()) == [len(kept.data(k)) for k in range(2)]
+    result = run(
+        "fedseq(groups=2)",
+        on=stackoverflow(**SMALL),
+        rounds=1,
+        clients_per_round=2,
+        quiet=True,
+    )
+    assert result.rows
+    monkeypatch.setattr(federation, "LARGEST_POOL", 2)
+    with pytest.raises(SettingError, match="to train in one place, 3 examples of 3 clients"):
+        fed.pooled()
 
 
 def test_refused(folder: Path) -> None:

@@ -28,6 +28,8 @@ from fedflat.registry.specs import TextSpec, name_of, parse
 
 LARGEST_POPULATION = 10_000
 """Most clients of an `OnDemand` federation that are made at once, where all are needed."""
+LARGEST_POOL = 25_000_000
+"""Most examples of an `OnDemand` federation that are held at once, where sizes are known."""
 LOOKED_AT = 1_000
 """Most clients of an `OnDemand` federation that are made to compute statistics."""
 
@@ -254,8 +256,9 @@ class PartitionedFederation(Federation):
 class OnDemand(Federation):
     """A federation whose clients are made on demand. Its cost does not grow with their number.
 
-    Operations that need every client are refused for more than `LARGEST_POPULATION` clients. Statistics use
-    at most `LOOKED_AT` clients.
+    Operations that make every client are refused for more than `LARGEST_POPULATION` clients, and
+    if sizes are known, for more than `LARGEST_POOL` examples. Statistics use at most `LOOKED_AT`
+    clients.
 
     device
         The device of the examples.
@@ -269,6 +272,8 @@ class OnDemand(Federation):
     more: Mapping[str, ClientData] = field(default_factory=dict)
     domain_of: Callable[[int], Domain] | None = None
     """Returns the domain of a client without making its examples. None: the examples are made."""
+    known_sizes: Sequence[int] | None = None
+    """The number of examples of each client. None: the clients are made to count them."""
 
     @property
     def population(self) -> int:
@@ -292,6 +297,8 @@ class OnDemand(Federation):
 
     @cached_property
     def _sizes(self) -> list[int]:
+        if self.known_sizes is not None:
+            return list(self.known_sizes)
         return [
             len(self.data(client))
             for client in self._everybody("to know how many examples each client holds")
@@ -315,7 +322,14 @@ class OnDemand(Federation):
         return PartitionedFederation(train.to(self.device), self.test, everything, more=self.more)
 
     def _everybody(self, why: str) -> range:
-        if self.clients > LARGEST_POPULATION:
+        if self.known_sizes is not None:
+            count = sum(self.known_sizes)
+            if count > LARGEST_POOL:
+                raise SettingError(
+                    f"{why}, {count} examples of {self.clients} clients would be held in memory. "
+                    f"Use fewer clients, with at most {LARGEST_POOL} examples."
+                )
+        elif self.clients > LARGEST_POPULATION:
             raise SettingError(
                 f"{why}, all {self.clients} clients would have to be made, and they are made when "
                 f"needed. Use at most {LARGEST_POPULATION} clients for it."

@@ -29,15 +29,21 @@ class NextCharacter(Task):
     """The next character at each position. The headline score is accuracy.
 
     Positions whose target is ``ignore`` are skipped.
+
+    special
+        How many of the last indices are no words, such as an unknown word and the end. With any,
+        ``word_accuracy`` is the accuracy of the other targets.
     """
 
     ignore: int = -1
+    special: int = 0
 
     headline = CHARACTER_ACCURACY
     usual_model = "char_lstm"
 
     def __post_init__(self) -> None:
         number("next_character", "ignore", self.ignore, low=-(2**31), high=2**31, whole=True)
+        number("next_character", "special", self.special, low=0, high=2**31, whole=True)
 
     def outputs(self, fed: Federation) -> int:
         """One score per character."""
@@ -68,31 +74,39 @@ class NextCharacter(Task):
 
     def meter(self, outputs: int) -> CharacterMeter:
         """A `CharacterMeter`."""
-        return CharacterMeter(self)
+        return CharacterMeter(self, outputs)
 
 
 class CharacterMeter:
     """Sums up the loss and counts correct characters."""
 
-    def __init__(self, task: NextCharacter) -> None:
+    def __init__(self, task: NextCharacter, outputs: int) -> None:
         self.task, self.lost, self.right, self.count = task, 0.0, 0, 0
+        self.end_of_words, self.right_words, self.words = outputs - task.special, 0, 0
 
     def add(self, output: Tensor, batch: Batch) -> None:
         """Count one batch."""
         total, count = self.task.loss(output.double(), batch)
         counted = batch.targets != self.task.ignore
-        self.right += int(((output.argmax(-1) == batch.targets) & counted).sum())
+        right = (output.argmax(-1) == batch.targets) & counted
+        self.right += int(right.sum())
+        words = counted & (batch.targets < self.end_of_words)
+        self.right_words += int((right & words).sum())
+        self.words += int(words.sum())
         self.lost, self.count = self.lost + float(total), self.count + int(count)
 
     def scores(self) -> dict[str, float]:
-        """The accuracy, and the perplexity: e to the mean loss of a character."""
-        if not self.count:
-            return {CHARACTER_ACCURACY.name: math.nan, "perplexity": math.nan}
-        mean = self.lost / self.count
-        return {
-            CHARACTER_ACCURACY.name: self.right / self.count,
-            "perplexity": math.exp(mean) if mean < 700 else math.inf,
-        }
+        """The accuracy, the perplexity (e to the mean loss), and the accuracy of words, if asked."""
+        found = {CHARACTER_ACCURACY.name: math.nan, "perplexity": math.nan}
+        if self.count:
+            mean = self.lost / self.count
+            found = {
+                CHARACTER_ACCURACY.name: self.right / self.count,
+                "perplexity": math.exp(mean) if mean < 700 else math.inf,
+            }
+        if self.task.special:
+            found["word_accuracy"] = self.right_words / self.words if self.words else math.nan
+        return found
 
 
 next_character = register("task", "next_character")(NextCharacter)

@@ -97,6 +97,8 @@ NUMBERS = [
     ("fedseq/shakespeare-iid-2par-t2v-icg", 52.54, None, "Table 5.3"),
     ("fedseq/omniglot-standin-fedseq", None, None, "Omniglot"),
     ("fedseq/stackoverflow-fedcyclic", 26.44, 1.68, "Table 5.1"),
+    ("fedseq/stackoverflow-centralised", 28.50, 0.20, "Table 5.1"),
+    ("fedseq/stackoverflow-fedseq2par", 29.79, 0.33, "Table 5.1"),
     ("fedseq/femnist-niid-fedseq-rounds90", None, None, "Figure 5.6"),
     ("eccv22/cifar100-alpha1000-fedsam-swa-ratio", 1.61, None, "Table 1"),
     ("eccv22/cifar100-alpha0-fedavg-e2-lambda1", 110.62, None, "Table 1"),

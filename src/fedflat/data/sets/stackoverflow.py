@@ -57,14 +57,14 @@ class StackOverflow(FileSet):
         The number of most frequent words that are known; four more indices are special.
     length
         Words of a sentence: longer ones are cut, shorter ones padded with 0, which is no target
-        (``next_character(ignore=0)``).
+        (``next_character(ignore=0, special=3)``, which also gives the accuracy of known words).
     most
         Most sentences of a person, from the first; None: all.
     tests
         Least number of test sentences, of random people from the set's own test part.
     """
 
-    usual_task = "next_character(ignore=0)"
+    usual_task = "next_character(ignore=0, special=3)"
     usual_model = "word_lstm()"
     layout = FileLayout(("stackoverflow",), ("stackoverflow.sqlite", "stackoverflow.word_count"))
     by_hand = (
@@ -109,7 +109,10 @@ class StackOverflow(FileSet):
         maker = Person(
             base, words, self.length, self.most, "train", tuple(people[k][0] for k in chosen)
         )
-        return OnDemand(self.clients, maker, self._test(maker, seed))
+        sizes = [people[k][1] for k in chosen]
+        if self.most is not None:
+            sizes = [min(size, self.most) for size in sizes]
+        return OnDemand(self.clients, maker, self._test(maker, seed), known_sizes=tuple(sizes))
 
     def _test(self, maker: Person, seed: int) -> ClientData:
         """Sentences of random people, until there are enough."""

@@ -147,7 +147,11 @@ def _split_examples(
     if isinstance(fed, OnDemand):
         kept = RemainingExamples(fed.make, tuple(counts), seed)
         aside = [kept.aside(client).plain() for client in range(fed.population) if counts[client]]
-        return replace(fed, make=kept), _all_of(concatenate(aside), fed.device)
+        left = fed.known_sizes and tuple(
+            size - count for size, count in zip(sizes, counts, strict=True)
+        )
+        fewer = replace(fed, make=kept, known_sizes=left)
+        return fewer, _all_of(concatenate(aside), fed.device)
     places = [_places(size, counts[client], seed, client) for client, size in enumerate(sizes)]
     trained = [
         part[keep.to(part.device)] for part, (keep, _) in zip(fed.parts, places, strict=True)
@@ -178,8 +182,13 @@ def _split_clients(
         examples = [fed.make(client) for client in aside]
         found = [one.raw(torch.arange(len(one))).plain() for one in examples]
         domain_of = fed.domain_of and RemainingDomains(fed.domain_of, stay)
+        known = fed.known_sizes and tuple(fed.known_sizes[client] for client in stay)
         fewer = replace(
-            fed, clients=len(stay), make=RemainingClients(fed.make, stay), domain_of=domain_of
+            fed,
+            clients=len(stay),
+            make=RemainingClients(fed.make, stay),
+            domain_of=domain_of,
+            known_sizes=known,
         )
         return fewer, _all_of(concatenate(found), fed.device)
     validation = ClientData(
