@@ -221,6 +221,25 @@ def test_fedsol(hard: dict[str, Any], form: str, scope: str) -> None:
     agree(replayed(text, network(), data, plan), trace, plan)
 
 
+def test_fedsol_moves_running_statistics_in_the_pass_before_the_perturbation() -> None:
+    """After two steps of round 0 they are those of FedAvg: the first step is FedAvg's, and both
+    methods pass the second batch at the same point."""
+    data, plan = planned(80, SHAPES, {})
+    orders = [{k: b[:2] for k, b in order.items()} for order in plan.orders]
+
+    def first_round(text: str) -> Any:
+        module = nn.Sequential(
+            nn.Linear(FEATURES, WIDTH),
+            nn.BatchNorm1d(WIDTH, affine=False),
+            nn.Linear(WIDTH, CLASSES),
+        )
+        return replayed(text, module, data, replace(plan, orders=orders)).runs[0].model
+
+    found, plain = first_round("fedsol(rho=5, form='fixed')"), first_round("fedavg()")
+    torch.testing.assert_close(found.buffers, plain.buffers, rtol=1e-12, atol=1e-12)
+    assert (found.params - plain.params).abs().max() > 1e-4
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -76,6 +76,8 @@ class Learner:
         """The inputs of two examples, to try modules on."""
         self.at: Tensor | None = None
         """Current parameters in training, for tasks that choose examples by the model's output."""
+        self.statistics_moved = False
+        """Whether a piece moved the running statistics in this step in place of its gradient."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -239,12 +241,19 @@ class Learner:
         return self.sibling.forward(*arguments(inputs))
 
     def gradient_of(
-        self, loss: Callable[[nn.Module], Tensor], w: Tensor, *, move_buffers: bool = True
+        self,
+        loss: Callable[[nn.Module], Tensor],
+        w: Tensor,
+        *,
+        move_buffers: bool = True,
+        first_pass: bool = False,
     ) -> Tensor:
         """Return the gradient at ``w`` of another loss of the module in training.
 
-        It updates running statistics if ``move_buffers``, and leaves PyTorch's random state as it was.
+        It updates running statistics if ``move_buffers``, and leaves PyTorch's random state as it
+        was. After a ``first_pass`` the gradient of the step does not update them again.
         """
+        self.statistics_moved = first_pass
         with torch.random.fork_rng(devices=[]):
             return self.flat.gradient(w, loss, move_buffers=move_buffers)[1]
 
@@ -324,6 +333,7 @@ class Learner:
 
     def oracle(self, batch: Batch, terms: Terms) -> Oracle:
         """Return the gradient function of one batch."""
+        self.statistics_moved = False
         return Oracle(self, batch, terms)
 
 
@@ -354,9 +364,8 @@ class Oracle:
     def __call__(self, w: Tensor) -> Tensor:
         """Return the gradient at ``w``."""
         first = self.loss is None
-        loss, gradient = self.learner.flat.gradient(
-            w, self._loss, move_buffers=first and not self.still
-        )
+        moves = first and not self.still and not self.learner.statistics_moved
+        loss, gradient = self.learner.flat.gradient(w, self._loss, move_buffers=moves)
         if first:
             self.loss = loss
         return gradient

@@ -130,7 +130,8 @@ class ClientContext:
     """
     gradient_of: Callable[..., Tensor] = _no_module
     """The gradient of another loss of the module in training, given the loss and the point. It
-    updates running statistics unless ``move_buffers`` is False."""
+    updates running statistics unless ``move_buffers`` is False. After ``first_pass=True`` the
+    gradient of the step does not update them again."""
     value_of: Callable[[Callable[[nn.Module], Any], Model], Any] = _no_module
     """The value of a function of the module with the parameters of any model, in evaluation mode
     and without a gradient."""

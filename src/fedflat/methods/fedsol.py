@@ -13,8 +13,8 @@ CVPR 2024.
 ``w = w_sent``, so ``eps = 0``. ``scope`` limits the perturbation to the last layer ("head") or to
 the others ("body"), as the authors' code can. With ``proximal="l2"`` a step costs one gradient.
 
-Running statistics of batch normalisation move in the pass at ``w + eps``; in the authors' code they
-move in the pass at ``w``.
+Running statistics of batch normalisation move in the pass at ``w``, as in the authors' code; with
+``proximal="l2"`` in the only pass, at ``w + eps``.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class ProximalProbe(Piece):
         def loss(module: nn.Module) -> Tensor:
             return divergence(known, module(*arguments(batch.inputs)), TEMPERATURE)
 
-        return v.gradient_of(loss, w, move_buffers=False)
+        return v.gradient_of(loss, w, first_pass=True)
 
 
 def along_first_axis(w: Tensor, layout: Layout) -> Tensor:

@@ -1,10 +1,10 @@
 """Which methods, settings and data the table compares, and how many trials each method has.
 
-Every method has `TRIALS` settings. Each is run once, with the seed `TRIAL_SEED`, for the rounds of
-equal gradients, and the validation set chooses one. The chosen setting is run with each of `SEEDS`
-for all rounds of the column, and its scores are read from this one curve at three rounds: equal
-gradients, equal bytes and equal rounds. Learning rates are constant, and no method has a schedule
-over the rounds, so a curve up to a round is that of a run which ends there.
+Every method of a column has equally many settings. Each is run once, with the seed `TRIAL_SEED`,
+for the rounds of equal gradients, and the validation set chooses one. The chosen setting is run
+with each of `SEEDS` for all rounds of the column, and its scores are read from this one curve at
+three rounds: equal gradients, equal bytes and equal rounds. Learning rates are constant, and no
+method has a schedule over the rounds, so a curve up to a round is that of a run which ends there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fedflat.experiments.experiment import Experiment
 
 NAME = "flat/equal-gradients"
-TRIALS = 8
 TRIAL_SEED = 100
 SEEDS = (0, 1, 2)
 VALIDATION_SHARE = 0.1
@@ -67,8 +66,9 @@ class WorkColumn:
     target: float
     """The accuracy, in per cent, whose rounds and bytes are reported."""
     rates: tuple[float, ...]
-    """Learning rates of methods without own choices, `TRIALS` of them in rising order; methods with
-    two values have every second one, the largest included."""
+    """Learning rates of methods without own choices, in rising order: one for each trial."""
+    half: tuple[float, ...]
+    """Learning rates of methods with two values of their own: half as many."""
     settings: Mapping[str, Any]
 
 
@@ -76,7 +76,7 @@ COLUMNS = {
     "digits": WorkColumn(
         title="Digits, one class per client, MLP",
         rounds=200, window=20, target=70.0,
-        rates=(0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8),
+        rates=(0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8), half=(0.1, 0.2, 0.4, 0.8),
         settings={
             "on": "digits(lda(0), clients=100)", "clients_per_round": 5, "local_epochs": 5,
             "batch_size": 16, "eval_every": 2,
@@ -85,7 +85,7 @@ COLUMNS = {
     "fmnist": WorkColumn(
         title="Fashion-MNIST, Dirichlet 0.1, MLP",
         rounds=40, window=8, target=70.0,
-        rates=(0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4),
+        rates=(0.05, 0.1, 0.2, 0.4), half=(0.1, 0.2),
         settings={
             "on": "fashion_mnist(lda(0.1, concentration='component', in_turns=True), clients=100)",
             "model": "mlp(hidden=[200, 200])", "clients_per_round": 10, "local_epochs": 1,
@@ -95,7 +95,7 @@ COLUMNS = {
     "cifar10": WorkColumn(
         title="CIFAR-10, Dirichlet 0.1, CNN of FL-SAM",
         rounds=40, window=8, target=35.0,
-        rates=(0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2),
+        rates=(0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2), half=(0.02, 0.05, 0.1, 0.2),
         settings={
             "on": "cifar10(lda(0.1, concentration='component'), clients=100)",
             "model": "mcmahan_cnn()", "clients_per_round": 10, "local_epochs": 1,
@@ -105,7 +105,7 @@ COLUMNS = {
     "shakespeare": WorkColumn(
         title="Shakespeare, a role per client, LSTM",
         rounds=40, window=8, target=20.0,
-        rates=(0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0),
+        rates=(0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0), half=(0.2, 0.5, 1.0, 2.0),
         settings={
             "on": "shakespeare(clients=100, most=200, stride=10)", "clients_per_round": 10,
             "local_epochs": 1, "batch_size": 20, "clip": 10.0, "eval_every": 4,
@@ -139,7 +139,7 @@ class Cell:
     @property
     def rates(self) -> tuple[float, ...]:
         """The learning rates that are tried."""
-        return self.column.rates[1::2] if "{" in self.method else self.column.rates
+        return self.column.half if "{" in self.method else self.column.rates
 
     @property
     def definition(self) -> str:
@@ -223,12 +223,13 @@ def matching_cells(patterns: list[str]) -> list[Cell]:
 def listing() -> str:
     """The grid and the budgets, for printing before anything is run."""
     lines = [
-        f"{NAME}: {TRIALS} trials for each method with seed {TRIAL_SEED}, chosen by a validation "
+        f"{NAME}: equally many trials for each method with seed {TRIAL_SEED}, chosen by a validation "
         f"set of {VALIDATION_SHARE:.0%} of each client's examples; then seeds "
         f"{', '.join(map(str, SEEDS))}. Readings: rounds of equal gradients / bytes / rounds.",
     ]
     for name, column in COLUMNS.items():
-        lines += ["", f"{name}: {column.title}, target {column.target:g} %"]
+        trials = f"{len(column.rates)} trials"
+        lines += ["", f"{name}: {column.title}, {trials}, target {column.target:g} %"]
         own = [Cell(name, row) for row in METHODS]
         wide = max(len(cell.name) for cell in own)
         for cell in own:

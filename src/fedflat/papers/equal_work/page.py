@@ -15,7 +15,6 @@ from fedflat.papers.equal_work.grid import (
     NAME,
     SEEDS,
     TRIAL_SEED,
-    TRIALS,
     VALIDATION_SHARE,
     Cell,
 )
@@ -70,8 +69,8 @@ def _column(name: str, found: dict[str, dict[str, Any]]) -> list[str]:
     base = found.get(f"{name}-{BASELINE}")
     lines = [_line(cell, found[cell.name], base) for cell in rows]
     about = (
-        f"{column.rounds} rounds of FedAvg's gradients; scores are means of the evaluations in "
-        f"{column.window} rounds; the target is {column.target:g} %. "
+        f"{len(column.rates)} trials; {column.rounds} rounds of FedAvg's gradients; scores are "
+        f"means of the evaluations in {column.window} rounds; the target is {column.target:g} %. "
         f"`{column.settings['on']}`, {_settings(column.settings)}."
     )
     return [f"## {column.title}", about, _markdown(HEADS, lines)]
@@ -172,9 +171,9 @@ INTRODUCTION = f"""\
 This page is generated from the files in `results/equal-gradients` by `python docs/leaderboard.py`. All methods of a
 column have the same budget of gradients: a method with two gradients per step has half the rounds.
 
-* **Tuning.** Every method has {TRIALS} trials from the grid below, with seed {TRIAL_SEED}, for the rounds of equal
-  gradients. A validation set of {VALIDATION_SHARE:.0%} of each client's examples chooses one. The test set chooses
-  nothing.
+* **Tuning.** All methods of a column have equally many trials from the grid below, with seed {TRIAL_SEED}, for the
+  rounds of equal gradients. A validation set of {VALIDATION_SHARE:.0%} of each client's examples chooses one. The test
+  set chooses nothing.
 * **Seeds.** The chosen setting is run with seeds {", ".join(map(str, SEEDS))}. ± is the standard deviation over these
   n = {len(SEEDS)} runs.
 * **Readings.** All scores of a row come from the same three curves, read after the rounds in brackets: where the
@@ -192,16 +191,16 @@ column have the same budget of gradients: a method with two gradients per step h
 
 ## Limits of this table
 
-* The scale is small: few rounds, {TRIALS} trials, three seeds. The table shows which methods are fast at this budget.
+* The scale is small: few rounds, few trials, three seeds. The table shows which methods are fast at this budget.
   It does not show which method is best after the many rounds of the papers' tables.
-* All methods have the same range of learning rates. A method without an argument of its own has {TRIALS} rates, a
-  method with one has every second rate with two values of its argument. A row whose choice is the largest or smallest
-  rate of its grid may be better outside it; {EDGE} marks it.
-* This is the third grid of digits and Fashion-MNIST. The first two had four trials, and only two rates for methods
-  with an argument. With both, FedAvg chose on digits a rate which these methods did not have (0.2, then 0.4), so the
-  differences compared two rates. The third grid removes that cause: eight trials, and the same largest rate for all. It
-  was fixed before any of its cells was run, and every cell was run again. Test scores of the earlier grids had been
-  printed by then.
+* A method with an argument of its own has two values of it and half of the learning rates. A row whose choice is the
+  largest or smallest rate of its grid may be better outside it; {EDGE} marks it.
+* Digits have their third grid. The first two had four trials, and two rates for methods with an argument. With both,
+  FedAvg chose a rate which these methods did not have (0.2, then 0.4), so the differences compared two rates. The third
+  grid removes that cause: eight trials, and the same largest rate for all. It was fixed before any of its cells was
+  run, and every cell was run again. Test scores of the earlier grids had been printed by then.
+* Fashion-MNIST has its second grid: four trials, and the rates 0.1 and 0.2 for methods with an argument. FedAvg chose
+  0.2, which all methods have. Most methods with an argument chose it too, and have no larger rate.
 * Bytes are those that fedflat sends. FedWMSAM's paper keeps the control variates at the server, which needs 1.5 times
   FedAvg's bytes; here clients keep them. FedInit sends the initial model in every round, for clients who are new.
 * The budgets of CIFAR-10 and Shakespeare were reduced, before any cell of them was run, to what one processor core
