@@ -1,10 +1,10 @@
-"""A round of FedSeq beside a round of FedAvg with the same visits, in two workers: chains must not
+"""A round of FedSeq beside a round of FedAvg with the same requests, in two workers: chains must not
 cost more.
 
-    python benchmarks/chains.py                     # the papers' CNN, then visits of a few milliseconds
+    python benchmarks/chains.py                     # the papers' CNN, then requests of a few milliseconds
     python benchmarks/chains.py --rounds 20 --workers 2
 
-FedAvg asks the very clients that the chains of FedSeq go through, so both make the same visits of
+FedAvg asks the very clients that the chains of FedSeq go through, so both make the same requests of
 the same lengths. They take turns, round by round of the benchmark, and the median of the seconds in
 exchanges is told: the ratio is what chains cost. A bound is told beside it: no round of chains can
 be shorter than its longest chain.
@@ -38,7 +38,7 @@ CASES: dict[str, tuple[DataSpec | str, dict[str, Any]]] = {
 def pair(
     on: DataSpec | str, settings: dict[str, Any], rounds: int, chains: int
 ) -> tuple[Experiment, Experiment, float]:
-    """FedSeq, FedAvg with the same visits, and the least that chains can take of FedAvg's time in
+    """FedSeq, FedAvg with the same requests, and the least that chains can take of FedAvg's time in
     two workers."""
     settings = {**settings, "rounds": rounds, "eval_every": rounds, "eval_last": 1}
     seq = experiment("fedseq(groups=8)", on, clients_per_round=5 * chains, **settings)

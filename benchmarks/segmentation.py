@@ -1,28 +1,28 @@
-"""BiSeNetV2 on driving scenes: fedflat's visit beside a bare loop of PyTorch, and files beside
+"""BiSeNetV2 on driving scenes: fedflat's request beside a bare loop of PyTorch, and files beside
 memory, in turn.
 
-    python benchmarks/segmentation.py --only visit       # five minutes on a quiet machine
+    python benchmarks/segmentation.py --only request       # five minutes on a quiet machine
     python benchmarks/segmentation.py --only loader      # ten minutes, with a second core that is idle
     python benchmarks/segmentation.py --only memory      # a minute
     python benchmarks/segmentation.py --scenes 8 --repeats 1 --size 32x64 --files 64x128 --model "small_unet(width=4)"
 
-Scenes of the street world are written as PNG files in Cityscapes' folders. A visit is one client's
+Scenes of the street world are written as PNG files in Cityscapes' folders. A request is one client's
 walk over all of them, in crops of half their sides, with one thread. In each repeat the same walk,
 over the same crops, is made
 
     bare       by torch alone: the module, torch.optim.SGD, cross entropy of every head
-    ours       by fedflat's visit, the scenes in memory
-    files      by fedflat's visit, each scene decoded anew by the pool while the model works on the batch before
+    ours       by fedflat's request, the scenes in memory
+    files      by fedflat's request, each scene decoded anew by the pool while the model works on the batch before
     alone      the same without the pool: a batch is decoded by one thread when it is asked for, and waited for
 
 after one that warms up.
 
-``visit`` compares the first two, BiSeNetV2 on scenes of 256x512: the median of ratios of processor
+``request`` compares the first two, BiSeNetV2 on scenes of 256x512: the median of ratios of processor
 seconds within a repeat, which other work on the machine disturbs less than the clock.
 
-``loader`` compares the last three by the clock. So that decoding is a share of a visit that can be
+``loader`` compares the last three by the clock. So that decoding is a share of a request that can be
 seen, scenes are as large on disk as Cityscapes' are, 1024x2048, brought to 512x1024, and the
-network has a quarter of the width. It says first how long decoding takes beside a visit from
+network has a quarter of the width. It says first how long decoding takes beside a request from
 memory: `alone` should be slower by that share, `files` by no more than the part of it that is the
 first batch's, which nobody expects. Without a second idle core nothing can be hidden.
 
@@ -84,7 +84,7 @@ class Usual:
 
 
 PARTS = {
-    "visit": Usual("bisenetv2()", "256x512", "256x512"),
+    "request": Usual("bisenetv2()", "256x512", "256x512"),
     "loader": Usual("bisenetv2(width=0.25)", "512x1024", "1024x2048", 4),
     "memory": Usual("bisenetv2()", "256x512", "256x512"),
 }
@@ -110,7 +110,7 @@ def write(root: Path, count: int, height: int, width: int) -> None:
 
 
 def setup(asked: argparse.Namespace, root: Path) -> RunSetup:
-    """The run whose first visit is made."""
+    """The run whose first request is made."""
     set_data_dir(root)
     height, width = sides(asked.size)
     on = ff.cityscapes(clients=1, size=[height, width], crop=[height // 2, width // 2])
@@ -196,21 +196,21 @@ def timed(work: Callable[[], None]) -> tuple[float, float]:
     return time.perf_counter() - begun, time.thread_time() - spent
 
 
-def told(said: str, ratios: list[float]) -> None:
+def print_ratios(label: str, ratios: list[float]) -> None:
     """A line: the median of some ratios, and how far they spread."""
     print(
-        f"{said:<50}{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})",
+        f"{label:<50}{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})",
         flush=True,
     )
 
 
-def visits(client: Client, asked: argparse.Namespace) -> None:
+def local_training(client: Client, asked: argparse.Namespace) -> None:
     """Walk in turn, bare and ours, and print the ratio of processor seconds."""
     ratios = [
         timed(lambda: bare(client))[1] / timed(lambda: ours(client))[1]
         for _ in range(asked.repeats + 1)
     ]
-    told("a visit, of the speed of bare PyTorch", ratios[1:])
+    print_ratios("a request, of the speed of bare PyTorch", ratios[1:])
 
 
 def loaders(client: Client, asked: argparse.Namespace) -> None:
@@ -231,9 +231,9 @@ def loaders(client: Client, asked: argparse.Namespace) -> None:
             found["decoding"].append(timed(lambda: decoding(client))[0] / kept)
             found["files"].append(kept / pool)
             found["alone"].append(kept / waiting)
-    told("decoding by itself, of the time of a visit", found["decoding"])
-    told("decoded by the pool, of the speed from memory", found["files"])
-    told("decoded without the pool, likewise", found["alone"])
+    print_ratios("decoding by itself, of the time of a request", found["decoding"])
+    print_ratios("decoded by the pool, of the speed from memory", found["files"])
+    print_ratios("decoded without the pool, likewise", found["alone"])
 
 
 def raised(client: Client, walk: Callable[[Client], None]) -> float:
@@ -277,22 +277,22 @@ def part(name: str, asked: argparse.Namespace) -> None:
         )
         if name == "memory":
             for who in ("bare", "ours"):
-                print(f"memory of a visit, {who:<31}{peak(asked, Path(folder), who)}")
+                print(f"memory of a request, {who:<31}{peak(asked, Path(folder), who)}")
         else:
-            {"visit": visits, "loader": loaders}[name](Client(ready), asked)
+            {"request": local_training, "loader": loaders}[name](Client(ready), asked)
 
 
-def sides(said: str) -> tuple[int, int]:
+def sides(text: str) -> tuple[int, int]:
     """Height and width."""
-    height, width = map(int, said.split("x"))
+    height, width = map(int, text.split("x"))
     return height, width
 
 
-def size(said: str) -> str:
-    """Height and width, as they are said."""
-    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", said):
+def size(text: str) -> str:
+    """Height and width, as text."""
+    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", text):
         raise argparse.ArgumentTypeError("it must be height and width, such as 256x512")
-    return said
+    return text
 
 
 def main() -> None:

@@ -66,7 +66,7 @@ def test_every_method_with_a_paper_of_its_own_is_a_base() -> None:
     assert methods == whole - {
         "fedavg_ft",
         "fedvc",
-    }  # which are FedAvg judged otherwise, and on other visits
+    }  # which are FedAvg judged otherwise, and on other requests
 
 
 @pytest.mark.parametrize("base", BASES)

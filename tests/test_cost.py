@@ -144,7 +144,7 @@ def test_what_is_kept_is_what_is_declared() -> None:
     """The vectors at the server and in the clients' states after a run."""
     kept: list[tuple[int, int]] = []
 
-    class Book(RunFolder):
+    class RecordingRunFolder(RunFolder):
         def checkpoint(self, run: RunState, *, force: bool = False) -> None:
             dim = len(run.model.params)
             states = [
@@ -160,30 +160,30 @@ def test_what_is_kept_is_what_is_declared() -> None:
             kept.append((len(states), max(states_of_clients, default=0)))
 
     for text, (server, client, *_) in TABLE.items():
-        train(ready(method_of(text)), run_folder=Book())
+        train(ready(method_of(text)), run_folder=RecordingRunFolder())
         assert kept[-1] == (server, client), text
 
 
 @dataclass(frozen=True, repr=False)
-class Told(ServerPiece):
+class SharingPiece(ServerPiece):
     """A server piece of a user's that reads what clients tell, a number or one for each class."""
 
     classes: bool = False
     stage = Stage.CORRECT
-    key = "told"
+    key = "shared"
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         replies = send(broadcast)
-        messages = replies.mean(self.key, "told")
+        messages = replies.mean(self.key, "shared")
         assert float(messages[3] if self.classes else messages) == 0
         return replies
 
 
 def test_a_server_piece_may_read_single_numbers() -> None:
-    assert cost(Method(server=(Told(),))) == cost(Method())
+    assert cost(Method(server=(SharingPiece(),))) == cost(Method())
 
 
 def test_what_cannot_be_run_dry_is_unknown() -> None:
-    price = cost(Method(server=(Told(classes=True),)))
+    price = cost(Method(server=(SharingPiece(classes=True),)))
     assert not price.stated
     assert (price.down, price.up, price.local_trainings) == (1, 1, 1)

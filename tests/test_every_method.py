@@ -302,7 +302,7 @@ def experiment(method: Method) -> Experiment:
 @dataclass
 class RecordingPool:
     """Visits here, keeps every letter with its reply and memory, and counts the gradients of each
-    visit."""
+    request."""
 
     received: list[tuple[Request, Reply, ClientState]] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
@@ -493,7 +493,7 @@ def _nothing_private(exp: Experiment, request: Request, reply: Reply, memory: Cl
         for remembered in named.values():
             for part in (reply.delta, reply.buffers):
                 assert part.data_ptr() != remembered.data_ptr() or not len(part)
-                # What AdaBest keeps of a first visit is the update itself.
+                # What AdaBest keeps of a first request is the update itself.
                 assert not torch.equal(part, remembered) or not len(part) or key == "adabest"
 
 
@@ -633,7 +633,7 @@ def test_stop_and_resume_equals_going_on(text: str, tmp_path: Path) -> None:
 
 @dataclass
 class InterruptedPool(RecordingPool):
-    """Breaks off at the given visit, as Ctrl-C would."""
+    """Breaks off at the given request, as Ctrl-C would."""
 
     at: int = 0
 
@@ -675,7 +675,7 @@ def _timeless(row: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Pickled:
-    """Everything goes through pickle, as to another process, and every visit meets a module made
+    """Everything goes through pickle, as to another process, and every request meets a module made
     anew."""
 
     @contextmanager
@@ -703,7 +703,7 @@ def _same(exp: Experiment, one: Executor, other: Executor) -> None:
 
 
 @pytest.mark.parametrize("text", EVERY)
-def test_a_visit_can_be_made_anywhere(text: str) -> None:
+def test_a_request_can_be_made_anywhere(text: str) -> None:
     _same(replace(experiment(method_of(text)), rounds=3), InProcess(threads=1), Pickled())
 
 

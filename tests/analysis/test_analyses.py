@@ -260,7 +260,7 @@ def test_a_shelf_does_not_believe_everything(tmp_path: Path) -> None:
     assert store.result("surface", {"a": 1}) is None
 
 
-def test_what_was_begun_is_gone_on_with_only_if_it_looks_so(tmp_path: Path) -> None:
+def test_what_was_begun_is_resumed_only_if_it_looks_so(tmp_path: Path) -> None:
     store = AnalysisStore(tmp_path / "analysis", "mine")
     rows = [{"client": 3, "local": 1.0, "global": 2.0}]
     for found, expected in [

@@ -47,7 +47,7 @@ def test_the_toy_problem() -> None:
     assert (found["examples"], found["of"], found["round"]) == (2, 2, 0)
 
 
-def test_models_at_the_end_of_the_visit() -> None:
+def test_models_at_the_end_of_the_request() -> None:
     """Two steps of 0.1: the distance to a_k shrinks by (1 - 0.1 h) twice in each coordinate."""
     setup = prepare(experiment(ff.fedavg(), Q, PLAN))
     models = client_models(setup, setup.job.learner.initial(), 0, [0, 1])
@@ -114,7 +114,7 @@ def test_their_mean_is_what_the_run_makes_of_them(text: str) -> None:
         torch.testing.assert_close(mean, train(exp).model.params, rtol=1e-4, atol=1e-6)
 
 
-def test_a_part_of_everybodys_data() -> None:
+def test_a_part_of_all_clients_data() -> None:
     exp = ff.experiment(
         "fedavg", on="digits(lda(0), clients=10)", model="logistic", rounds=1, clients_per_round=2
     )

@@ -39,7 +39,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict]:
 
 
 @pytest.mark.slow
-def test_everybody_does_the_same_work(compared: tuple[str, dict]) -> None:
+def test_every_client_does_the_same_work(compared: tuple[str, dict]) -> None:
     three_clients_of_eight = 24
     for it in compared[1]["participants"].values():
         assert [turn["samples"] for turn in it["turns"]] == [three_clients_of_eight] * 2
@@ -49,7 +49,7 @@ def test_everybody_does_the_same_work(compared: tuple[str, dict]) -> None:
 
 
 @pytest.mark.slow
-def test_everybody_learns(compared: tuple[str, dict]) -> None:
+def test_every_client_learns(compared: tuple[str, dict]) -> None:
     for it in compared[1]["participants"].values():
         after_warm_up, at_the_end = it["losses"]
         assert at_the_end < after_warm_up

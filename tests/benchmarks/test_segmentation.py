@@ -31,13 +31,13 @@ def test_it_says_ratios_and_memory() -> None:
         [sys.executable, str(SCRIPT), *words], capture_output=True, text=True, check=True
     )
     assert [line.split("  ")[0] for line in done.stdout.splitlines()] == [
-        f"visit: {SAID}",
-        "a visit, of the speed of bare PyTorch",
+        f"request: {SAID}",
+        "a request, of the speed of bare PyTorch",
         f"loader: {SAID}",
-        "decoding by itself, of the time of a visit",
+        "decoding by itself, of the time of a request",
         "decoded by the pool, of the speed from memory",
         "decoded without the pool, likewise",
         f"memory: {SAID}",
-        "memory of a visit, bare",
-        "memory of a visit, ours",
+        "memory of a request, bare",
+        "memory of a request, ours",
     ]

@@ -41,7 +41,7 @@ def test_a_plain_method(capsys: pytest.CaptureFixture[str]) -> None:
         ("fedseq", "Models go from client to client: the next one of a chain sees them."),
     ],
 )
-def test_what_else_is_told(text: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_else_is_reported(text: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line in found for found in lines(text, capsys))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import fedflat as ff
 from fedflat.cli.main import main
-from fedflat.cli.parser import MEANT, build, builtin
+from fedflat.cli.parser import CORRECTIONS, build, builtin
 
 VERBS = builtin()
 LINES = [(name, line) for name, verb in VERBS.items() for line in getattr(verb, "EXAMPLES", ())]
@@ -51,13 +51,13 @@ def test_examples_are_right(name: str, line: str) -> None:
         assert build(words).read(words).command == name
 
 
-@pytest.mark.parametrize("word", MEANT)
+@pytest.mark.parametrize("word", CORRECTIONS)
 def test_words_that_are_tried_for_commands(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([word, "fedavg"])
     assert ended.value.code == 2
-    assert f"unknown word '{word}'. Did you mean '{MEANT[word]}'?" in capsys.readouterr().err
-    assert MEANT[word].split()[0] in VERBS
+    assert f"unknown word '{word}'. Did you mean '{CORRECTIONS[word]}'?" in capsys.readouterr().err
+    assert CORRECTIONS[word].split()[0] in VERBS
 
 
 @pytest.mark.parametrize(

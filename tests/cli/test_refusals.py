@@ -217,19 +217,21 @@ def test_data_files_that_are_wrong(capsys: pytest.CaptureFixture[str], tmp_path:
     images, labels = folder / IDX[0], folder / IDX[1]
     kept = {path: path.read_bytes() for path in (images, labels)}
 
-    def told(path: Path, content: bytes) -> str:
+    def error_of(path: Path, content: bytes) -> str:
         path.write_bytes(content)
         try:
             return on_files(capsys, "mnist", tmp_path / "files")
         finally:
             path.write_bytes(kept[path])
 
-    assert "found only" in told(images, kept[images][:-100])
-    assert "it ends within its header" in told(images, kept[images][:9])
-    assert "is no idx file" in told(images, b"PK\3\4 something else")
-    assert "Is it the right file?" in told(images, kept[labels])
-    assert "labels must be below 10, found 77 at example 0" in told(labels, idx(np.full(40, 77)))
-    assert "They do not belong together" in told(labels, idx(np.zeros(39)))
+    assert "found only" in error_of(images, kept[images][:-100])
+    assert "it ends within its header" in error_of(images, kept[images][:9])
+    assert "is no idx file" in error_of(images, b"PK\3\4 something else")
+    assert "Is it the right file?" in error_of(images, kept[labels])
+    assert "labels must be below 10, found 77 at example 0" in error_of(
+        labels, idx(np.full(40, 77))
+    )
+    assert "They do not belong together" in error_of(labels, idx(np.zeros(39)))
     images.unlink()
     packed = folder / f"{IDX[0]}.gz"
     packed.write_bytes(gzip.compress(kept[images])[:-50])

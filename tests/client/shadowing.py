@@ -1,4 +1,4 @@
-"""Executors that make each visit twice: here, and its walk once more on another device."""
+"""Executors that make each request twice: here, and its local training once more on another device."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from fedflat.methods.domain_models import SeparateModels
 from fedflat.methods.fedcg import Branches
 
 WAITS = {
-    "fedala(": "it blends until its loss settles, once before the walk",
+    "fedala(": "it blends until its loss settles, once before local training",
     "domain_models(": "each network takes the images of its own domain",
-    "ifca(": "it chooses the model with the lowest loss, once before the walk",
+    "ifca(": "it chooses the model with the lowest loss, once before local training",
 }
-"""Methods that look at numbers before they walk, by necessity."""
+"""Methods that look at numbers before they local_train, by necessity."""
 
 
 def away(value: Any) -> Any:
@@ -42,9 +42,9 @@ def away(value: Any) -> Any:
 
 @dataclass
 class Shadowing:
-    """Makes each visit, and then its walk once more where no number can be read."""
+    """Makes each request, and then its local training once more where no number can be read."""
 
-    walks: int = 0
+    trainings: int = 0
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
@@ -81,11 +81,11 @@ class Shadowing:
             Request(request.client, sent, away(request.state)),
             self.fed.data(request.client).to("meta"),
         )
-        trained, contexts = walk(self.there, request, data, self.places(request))
+        trained, contexts = train_on_batches(self.there, request, data, self.places(request))
         assert trained.returned.is_meta
         assert trained.loss.is_meta
         assert all(t.is_meta for v in contexts for t in (*v.state.values(), *v.outbox.values()))
-        self.walks += 1
+        self.trainings += 1
 
     def places(self, request: Request) -> list[Tensor]:
         """The positions of the examples of each batch."""
@@ -93,7 +93,7 @@ class Shadowing:
         return list(job.local.batches(job.seed, t, client, len(self.fed.data(client))))
 
 
-def walk(
+def train_on_batches(
     job: ClientJob, request: Request, data: ClientData, places: Sequence[Tensor]
 ) -> tuple[LocalResult, list[ClientContext]]:
     """Train on the given batches; returns the result and what each piece saw."""

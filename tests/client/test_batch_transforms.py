@@ -41,7 +41,7 @@ def test_cutout_blanks_a_square_in_each_image() -> None:
 
 
 @pytest.mark.parametrize("piece", [Mixup(1.0), Cutout(3)])
-def test_a_visit_draws_its_own_numbers(piece: Mixup | Cutout) -> None:
+def test_a_request_draws_its_own_numbers(piece: Mixup | Cutout) -> None:
     def first(**place: int) -> torch.Tensor:
         return piece.batch(visiting(piece, vector(0.0), **place), BATCH).inputs
 

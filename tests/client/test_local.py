@@ -99,7 +99,7 @@ def test_virtual_clients_use_as_many_examples_whatever_they_hold(
         )  # the same ones in every epoch
 
 
-def test_virtual_clients_draw_anew_in_every_visit() -> None:
+def test_virtual_clients_draw_anew_in_every_request() -> None:
     local = LocalTraining(batch_size=100, virtual=20)
     drawn = [set(next(local.batches(0, t, 2, 100)).tolist()) for t in range(3)]
     assert drawn[0] != drawn[1] != drawn[2]
@@ -190,7 +190,9 @@ def test_the_number_of_local_steps_has_a_limit(size: int) -> None:
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.05])
 @pytest.mark.parametrize("clip", [None, 0.2])
-def test_the_walk_is_torchs_sgd(momentum: float, weight_decay: float, clip: float | None) -> None:
+def test_local_training_is_torchs_sgd(
+    momentum: float, weight_decay: float, clip: float | None
+) -> None:
     """Clip the gradient, then let torch.optim add weight decay and gather momentum."""
     local = LocalTraining(
         epochs=3, batch_size=4, momentum=momentum, weight_decay=weight_decay, clip=clip
@@ -229,7 +231,7 @@ def test_the_walk_is_torchs_sgd(momentum: float, weight_decay: float, clip: floa
 
 
 def test_a_kept_momentum_goes_on_where_it_stopped() -> None:
-    """Two visits of one epoch with the buffer kept are one visit of two epochs, for given
+    """Two requests of one epoch with the buffer kept are one request of two epochs, for given
     batches."""
     order = [[0, 1, 2], [3, 4], [5, 6, 7], [8]]
     one = LocalTraining(momentum=0.9, orders=[{0: order}])
@@ -269,7 +271,7 @@ def test_a_kept_momentum_goes_on_where_it_stopped() -> None:
     ],
     ids=str,
 )
-def test_how_many_examples_a_visit_goes_through(local: LocalTraining, examples: int) -> None:
+def test_how_many_examples_a_request_goes_through(local: LocalTraining, examples: int) -> None:
     batches = list(local.batches(0, 0, 0, examples))
     assert local.samples(0, 0, examples) == sum(map(len, batches))
     assert local.planned_steps(0, 0, examples) == len(batches)

@@ -19,10 +19,10 @@ from test_every_method import EVERY, experiment, method_of
 
 
 @pytest.mark.parametrize("text", [text for text in EVERY if not text.startswith(tuple(WAITS))])
-def test_no_number_is_read_while_walking(text: str) -> None:
-    ears = Shadowing()
-    train(replace(experiment(method_of(text)), rounds=2), executor=ears)
-    assert ears.walks >= 2
+def test_no_number_is_read_during_local_training(text: str) -> None:
+    shadowing = Shadowing()
+    train(replace(experiment(method_of(text)), rounds=2), executor=shadowing)
+    assert shadowing.trainings >= 2
 
 
 def test_the_check_can_fail() -> None:

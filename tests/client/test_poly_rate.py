@@ -37,7 +37,7 @@ def test_both_readings_in_numbers(factor: float, last: float) -> None:
 
 
 def by_loops(problem: Problem, plan: Plan, power: float, factor: float) -> list[np.ndarray]:
-    """FedAvg; step i of the tau of a visit has its own rate, momentum or not."""
+    """FedAvg; step i of the tau of a request has its own rate, momentum or not."""
     server, seen = problem.w0, []
     for t, cohort in enumerate(plan.cohorts):
         mean, share = np.zeros(problem.dim), weights(problem, cohort, "sized")

@@ -42,7 +42,7 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, 2))
 
 
-class Book(RunFolder):
+class RecordingRunFolder(RunFolder):
     """Keeps the state after each round."""
 
     def __init__(self) -> None:
@@ -73,8 +73,8 @@ def experiment(method: Method, rounds: int = 3, **more: Any) -> Experiment:
     )
 
 
-def run(method: Method, **more: Any) -> Book:
-    run_folder = Book()
+def run(method: Method, **more: Any) -> RecordingRunFolder:
+    run_folder = RecordingRunFolder()
     train(experiment(method, **more), run_folder=run_folder)
     return run_folder
 
@@ -172,7 +172,7 @@ def test_fedbn_averages_the_rest_as_fedavg_does() -> None:
 
 
 def test_a_client_goes_on_with_its_own() -> None:
-    """Two visits of one client against torch, its normalisation kept in between and the rest
+    """Two requests of one client against torch, its normalisation kept in between and the rest
     reset."""
     run_folder = run(fedbn(), rounds=2, sampler=ClientSampler(cohorts=[[1], [1]]))
     params, _, layout = start()
@@ -197,7 +197,7 @@ def test_a_client_goes_on_with_its_own() -> None:
 
 
 class Shifted(Piece):
-    """Sends back another model than the one the walk ended in, as FedSpeed does."""
+    """Sends back another model than the one local training ended with, as FedSpeed does."""
 
     stage, key = Stage.CORRECT, "shifted"
 
@@ -205,7 +205,7 @@ class Shifted(Piece):
         return w + 1
 
 
-def test_what_is_kept_is_where_the_walk_ended() -> None:
+def test_what_is_kept_is_where_local_training_ended() -> None:
     shifted, plain = (
         run(fedbn() + more, rounds=1).clients[0]
         for more in (Method(client=(Shifted(),), text="shifted()"), fedavg())
@@ -219,7 +219,7 @@ def test_what_is_kept_is_where_the_walk_ended() -> None:
     ("method", "withheld"), [(fedavg(), 0), (silobn(), 6), (fedbn(), 12), (HEAD, 8)], ids=repr
 )
 def test_what_is_private_is_not_paid_for(method: Method, withheld: int) -> None:
-    """What stays with clients is sent once, at the first visit, and never back; two clients a
+    """What stays with clients is sent once, at the first request, and never back; two clients a
     round, of whom two, one and none are new."""
     shared = 8 * (29 + 6 - withheld)
     seen = [(1, 2), (2, 3), (3, 3)]

@@ -30,7 +30,7 @@ def test_room_is_used_again() -> None:
     assert file.write(b"g").offset == 30  # the narrowest gap, not the first
 
 
-def test_a_file_is_taken_up_with_the_records_that_count(tmp_path: Path) -> None:
+def test_a_file_is_resumed_with_the_records_that_count(tmp_path: Path) -> None:
     path = tmp_path / "records"
     file = Spill(path)
     a, b, c, _ = (file.write(bytes([request]) * 10) for request in b"abcd")

@@ -203,7 +203,7 @@ def images(augment: CropFlip | None, sets: int) -> list[ClientData]:
 @pytest.mark.parametrize("sets", [1, 3])
 @pytest.mark.parametrize("augment", [None, CropFlip(padding=1)])
 @pytest.mark.parametrize("batch_size", [2, 5])
-def test_a_visit_to_many_is_the_visits_to_each(
+def test_a_request_to_many_is_the_requests_to_each(
     batch_size: int, augment: CropFlip | None, sets: int
 ) -> None:
     what = Learner(

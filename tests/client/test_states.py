@@ -121,7 +121,7 @@ def test_a_part_of_something_larger_does_not_keep_it_alive() -> None:
     assert mine.untyped_storage().nbytes() == ONE
 
 
-def test_those_not_visited_for_longest_are_on_disk() -> None:
+def test_those_not_selected_for_longest_are_on_disk() -> None:
     states = states_with({1: 1, 2: 2, 3: 3}, 2 * ONE)
     assert states.in_ram == 2 * ONE
     states.state(2)
@@ -170,7 +170,7 @@ def test_a_memory_that_did_not_change_is_not_written_again(tmp_path: Path) -> No
     assert moved == {1: False, 2: True}
 
 
-def test_tables_are_taken_up_again_without_reading_into_memory(tmp_path: Path) -> None:
+def test_tables_are_resumed_without_reading_into_memory(tmp_path: Path) -> None:
     states = states_with({1: 1, 5: 5}, ONE, tmp_path)
     tables = {1: states.table(1)}
     states.stage(5, remembering(6))

@@ -52,11 +52,11 @@ def experiment(method: str, data: Sequence[Pair], rounds: int = 2) -> Experiment
 
 
 def outcome(method: str, data: Sequence[Pair], **more: Any) -> tuple[Tensor, RunState]:
-    class Book(RunFolder):
+    class RecordingRunFolder(RunFolder):
         def checkpoint(self, run: RunState, *, force: bool = False) -> None:
             self.run = run
 
-    run_folder = Book()
+    run_folder = RecordingRunFolder()
     train(experiment(method, data, **more), run_folder=run_folder)
     return run_folder.run.model.params, run_folder.run
 
@@ -84,8 +84,8 @@ def test_the_own_style_is_the_identity() -> None:
     assert torch.equal(outcome("fedavg + lab()", alike)[0], outcome("fedavg", mixed)[0])
 
 
-class Told:
-    """Stands for a visit of client 0."""
+class SharedContext:
+    """Stands for a request of client 0."""
 
     client = 0
 
@@ -102,7 +102,7 @@ def test_every_second_image_and_always_the_same(piece: Restyle) -> None:
         for k, (x, _) in enumerate(DATA)
     ]
     data = experiment("fedavg", DATA).on.open(0).data(0)  # type: ignore[union-attr]
-    changed = piece.data(Told(torch.cat(rows).float()), data)  # type: ignore[arg-type]
+    changed = piece.data(SharedContext(torch.cat(rows).float()), data)  # type: ignore[arg-type]
     places = torch.tensor([3, 0, 1, 2])
     before = data.batch(places, torch.float64)
     for _ in range(3):
@@ -175,7 +175,7 @@ def test_the_own_town_and_weather_are_left_out_whatever_the_view() -> None:
             return images
 
     for exclude, expected in (("domain", set(range(8)) - set(same)), ("none", set(range(8)))):
-        data = Spy(exclude=exclude).data(Told(torch.cat(rows)), fed.data(0))  # type: ignore[arg-type]
+        data = Spy(exclude=exclude).data(SharedContext(torch.cat(rows)), fed.data(0))  # type: ignore[arg-type]
         drawn.clear()
         for _ in range(200):
             data.batch(torch.tensor([0, 1]), torch.float32, torch.Generator())

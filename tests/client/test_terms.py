@@ -161,7 +161,7 @@ def test_the_term_is_in_ascent_and_descent(rho: float, scale: str) -> None:
 
 
 def test_the_term_is_in_the_gradient_over_all_data() -> None:
-    """Mime's first exchange asks for the gradient of the very loss the clients walk on."""
+    """Mime's first exchange asks for the gradient of the very loss the clients train on."""
     job = ClientJob(
         Learner(network(), (4,), 3, seed=0, dtype="float64"), (Man(2.0),), LocalTraining(), seed=0
     )

@@ -65,7 +65,7 @@ def request(what: ClientJob, client: int = 2, t: int = 5, **more: Any) -> Reques
 FED = ON.open(0)
 
 
-def test_a_visit_is_a_pure_function() -> None:
+def test_a_request_is_a_pure_function() -> None:
     torch.manual_seed(0)
     dropout = nn.Sequential(
         nn.Linear(4, 8), nn.Dropout(0.5), nn.BatchNorm1d(8), nn.Linear(8, 3)
@@ -86,7 +86,7 @@ def test_a_visit_is_a_pure_function() -> None:
     assert not torch.equal(one.delta, other.delta)
 
 
-def test_neither_the_mail_nor_the_memory_is_changed() -> None:
+def test_neither_the_broadcast_nor_the_state_is_changed() -> None:
     what = job(*feddyn(0.1).client)
     start = request(what)
     params = start.broadcast.params.clone()
@@ -235,7 +235,7 @@ def test_the_gradient_over_all_examples() -> None:
     assert torch.equal(what.learner.flat.buffers, before)
 
 
-def test_a_mail_may_ask_for_the_gradient_instead_of_a_walk() -> None:
+def test_a_broadcast_may_ask_for_the_gradient_instead_of_local_training() -> None:
     what = job(*feddyn(0.1).client)
     state = {"dual": {"sigma": torch.ones(3)}}
     asking = replace(request(what, instruction=Gradient()), state=state)
@@ -277,7 +277,7 @@ class Scaled(nn.Module):
 
 @dataclass(frozen=True, repr=False)
 class Early(Piece):
-    """Asks for gradients before the walk begins."""
+    """Asks for gradients before local training begins."""
 
     stage, key = Stage.CORRECT, "early"
 
@@ -287,7 +287,7 @@ class Early(Piece):
 
 
 @pytest.mark.parametrize("instruction", [Train(), Gradient()], ids=repr)
-def test_a_visit_starts_from_the_buffers_it_was_sent(instruction: Instruction) -> None:
+def test_a_request_starts_from_the_buffers_it_was_sent(instruction: Instruction) -> None:
     """Whoever was visited, or evaluated, before."""
     torch.manual_seed(0)
     what = job(Early(), model=Scaled().double())
@@ -303,7 +303,7 @@ def test_a_visit_starts_from_the_buffers_it_was_sent(instruction: Instruction) -
         torch.testing.assert_close(early[0]["batch"], early[0]["whole"])
 
 
-def test_a_mail_may_ask_for_the_last_layer_only() -> None:
+def test_a_broadcast_may_ask_for_the_last_layer_only() -> None:
     """Plain steps of the classifier: whatever pieces there are, and momentum and decay, have no
     part in it."""
     pieces = (
@@ -428,10 +428,10 @@ def test_skipping_bad_replies() -> None:
     assert torch.equal(skipped.model.params, expected.model.params)  # type: ignore[union-attr]
 
 
-def test_a_bad_client_remembers_nothing_of_a_skipped_visit() -> None:
+def test_a_bad_client_remembers_nothing_of_a_skipped_request() -> None:
     kept: list[set[int]] = []
 
-    class Book(RunFolder):
+    class RecordingRunFolder(RunFolder):
         def checkpoint(self, run: Any, *, force: bool = False) -> None:
             kept.append(set(run.clients.by_client))
 
@@ -445,7 +445,7 @@ def test_a_bad_client_remembers_nothing_of_a_skipped_visit() -> None:
         dtype="float64",
         on_bad="skip",
     )
-    train(exp, run_folder=Book())
+    train(exp, run_folder=RecordingRunFolder())
     assert kept[-1] == {0, 2}
 
 

@@ -185,7 +185,7 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(folder: Path, tmp_path: Path)
         start_new_session=True,
         stop_after=(LOCAL_TRAINING, 7),
     )
-    kill_when_stopped(process)  # in the first of a round's two visits
+    kill_when_stopped(process)  # in the first of a round's two requests
     assert newest(out) == 3
     ff.resume(out, quiet=True)
     final = load_file(out / "final.safetensors")

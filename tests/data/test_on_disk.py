@@ -233,11 +233,11 @@ def test_targets_may_be_in_the_files_too(tmp_path):
 
 
 def test_other_files_are_other_data(paths, pictures):
-    def told(one: OnDisk) -> list[object]:
+    def identity(one: OnDisk) -> list[object]:
         return [trace.tolist() if isinstance(trace, Tensor) else trace for trace in one.traces()]
 
     on_disk, _ = both(paths, pictures, 10**6)
-    assert told(on_disk) == told(both(paths, pictures, 5)[0])
-    assert told(on_disk) != told(on_disk.part(slice(1, None)))
+    assert identity(on_disk) == identity(both(paths, pictures, 5)[0])
+    assert identity(on_disk) != identity(on_disk.part(slice(1, None)))
     np.save(paths[3], np.zeros((3, 9, 8), np.uint8))
-    assert told(on_disk) != told(both(paths, pictures, 10**6)[0])
+    assert identity(on_disk) != identity(both(paths, pictures, 10**6)[0])

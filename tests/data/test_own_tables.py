@@ -113,7 +113,7 @@ def test_labels_and_owners_of_any_kind(values: list[Any], names: tuple[str, ...]
     assert on.class_names() == names == on.open(0).client_names
 
 
-def test_numbers_with_a_fraction_are_values_unless_said_otherwise() -> None:
+def test_numbers_with_a_fraction_are_values_unless_stated_otherwise() -> None:
     rows = {"a": list(range(10)), "y": [k / 2 for k in range(10)]}
     on = ff.table(rows, clients=1)
     assert (on.usual_task, on.class_names()) == ("regression()", ())

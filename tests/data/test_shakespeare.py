@@ -50,7 +50,7 @@ def text_of(row: torch.Tensor) -> str:
 @pytest.mark.parametrize(
     "text", ["to be \ud83d or not", "\udc00"], ids=["first half", "second half"]
 )
-def test_half_a_letter_is_refused(text: str, tmp_path: Path) -> None:
+def test_half_a_message_is_refused(text: str, tmp_path: Path) -> None:
     """It ended in a UnicodeEncodeError."""
     written(tmp_path / "shakespeare", [*SPEECHES, ("lear", "LEAR", text)])
     with pytest.raises(

@@ -184,7 +184,7 @@ def test_figures_come_from_a_sample_that_is_named() -> None:
     assert synthetic(clients=30).open(0).skew().describe().startswith("30 clients, 600 examples")
 
 
-def test_what_needs_everybody_is_done_for_few_and_refused_for_many() -> None:
+def test_what_needs_every_client_is_done_for_few_and_refused_for_many() -> None:
     few = synthetic(clients=30, examples=4).open(1)
     pooled = few.pooled()
     assert isinstance(pooled, PartitionedFederation)

@@ -16,8 +16,8 @@ from fedflat.execution.scheduler import PoolOutcome, run_chains
 BROADCAST = Broadcast(0, torch.zeros(1), torch.zeros(0), 0.1)
 
 
-def request(client: int, visit: int = 0) -> Request:
-    return Request(client, BROADCAST, {}, f"0/1/{client}/{visit}")
+def request(client: int, number: int = 0) -> Request:
+    return Request(client, BROADCAST, {}, f"0/1/{client}/{number}")
 
 
 def replied(one: Request) -> PoolOutcome:

@@ -148,7 +148,7 @@ def test_centralised_is_plain_sgd_over_all_data() -> None:
 
 
 def test_fedavg_is_the_mean_of_plain_sgd() -> None:
-    """Two clients of 6 and 12 examples, two rounds, momentum begun anew at every visit."""
+    """Two clients of 6 and 12 examples, two rounds, momentum begun anew at every request."""
     rng = torch.Generator().manual_seed(3)
     orders = [
         {k: [b.tolist() for b in torch.randperm(SIZES[k], generator=rng).split(4)] for k in (0, 2)}

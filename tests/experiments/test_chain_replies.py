@@ -50,8 +50,8 @@ def test_a_chain_weighs_what_all_its_clients_weigh() -> None:
     assert WEIGHT not in plain.metrics
 
 
-def test_a_client_that_is_visited_again_counts_once() -> None:
-    """Its examples; the examples trained on, steps and losses are those of all visits."""
+def test_a_client_that_is_selected_again_counts_once() -> None:
+    """Its examples; the examples trained on, steps and losses are those of all requests."""
     chain = (5, 7, 7, 5)
     replies = [
         reply(5, 0.5, 4, 1.0),

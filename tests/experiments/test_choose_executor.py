@@ -183,7 +183,7 @@ def killed_at(round: int) -> Reporter:
 def test_killed_before_the_first_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole run is stacked: no visit is made alone for the sake of a choice."""
+    """The whole run is stacked: no request is made alone for the sake of a choice."""
     monkeypatch.setattr(auto, "WORTH", 0.0)
     settings: dict[str, Any] = {"on": ON, "rounds": 3, "clients_per_round": 8}
     ff.run("feddyn(alpha=0.1)", out=tmp_path / "whole", **settings)

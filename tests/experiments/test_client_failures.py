@@ -41,12 +41,12 @@ from fedflat.server.client_selection import ClientSampler
 
 COHORTS = [[0, 1, 2], [3, 1, 4], [0, 2, 4], [1, 3, 4], [2, 0, 1], [3, 4, 2]]
 BAD = {(1, 3), (3, 3), (3, 4)}
-"""Rounds and clients of visits that end badly."""
+"""Rounds and clients of requests that end badly."""
 
 
 @dataclass(frozen=True, repr=False)
 class Trouble(Piece):
-    """In some visits something happens before the first step."""
+    """In some requests something happens before the first step."""
 
     what: str
 
@@ -176,7 +176,7 @@ def test_a_resumed_run_is_the_same(tmp_path: Path) -> None:
     assert [round for round, _ in seen[0]] == [2, 4]
 
 
-def test_those_visited_together_are_missing_together() -> None:
+def test_those_selected_together_are_missing_together() -> None:
     """Clients 3 and 4 alone in their rows: one fails, the others of the cohort have other sizes."""
     run_folder = RunFolder()
     result = train(troubled("raise"), executor=Stacked(), run_folder=run_folder)

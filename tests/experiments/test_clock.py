@@ -79,7 +79,7 @@ def test_sam_computes_twice(tmp_path: Path) -> None:
 
 
 def test_several_exchanges_come_one_after_the_other(tmp_path: Path) -> None:
-    # a probe and a training visit, each with a model sent there and back
+    # a probe and a training request, each with a model sent there and back
     cohorts = ClientSampler(cohorts=[[0, 1]])
     exp = experiment(
         "naive_fedgloss", clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=1, sampler=cohorts
@@ -125,7 +125,7 @@ def test_clusters_are_side_by_side(tmp_path: Path) -> None:
 
 
 GROUPS = "given_groups([[0, 2], [1, 3, 4]])"
-"""In a round visits take 9 s and 7/9 + 3 s, in the next 12/9 + 3 s and 7.5 s, if these are the
+"""In a round requests take 9 s and 7/9 + 3 s, in the next 12/9 + 3 s and 7.5 s, if these are the
 cohorts."""
 IN_TURN = ClientSampler(cohorts=[[0, 3], [2, 1], [0, 3]])
 
@@ -181,7 +181,7 @@ def test_models_of_a_bank_go_on_without_waiting_for_each_other(tmp_path: Path) -
     assert timeless(go_on(exp, tmp_path / "run").rows) == timeless(whole.rows)
 
 
-def test_own_clocks_of_clusters_are_gone_on_with(tmp_path: Path) -> None:
+def test_own_clocks_of_clusters_are_resumed(tmp_path: Path) -> None:
     exp = experiment(
         clock="devices(speed=lognormal(10, 1))", topology=f"hierarchy({GROUPS}, every=3)", rounds=6
     )
@@ -368,7 +368,7 @@ def test_a_file_that_is_not_there_is_refused() -> None:
         made(experiment(clock="measured('nowhere.json')"))
 
 
-def test_a_run_is_not_gone_on_with_by_other_devices(tmp_path: Path) -> None:
+def test_a_run_is_not_resumed_by_other_devices(tmp_path: Path) -> None:
     clock, run, config = (
         measured(tmp_path, 1, 2, 3, 4),
         tmp_path / "run",
@@ -417,7 +417,7 @@ def test_a_clock_changes_no_number_of_a_stack() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("executor", [Stacked(1), Workers(2), Loopback()], ids=repr)
-def test_wherever_visits_are_made_the_same_clients_come_at_the_same_time(
+def test_wherever_requests_are_made_the_same_clients_come_at_the_same_time(
     executor: Executor,
 ) -> None:
     here, there = small(LOSING, InProcess(1)), small(LOSING, executor)

@@ -84,7 +84,7 @@ def test_the_checkpoint_of_another_seed(copy, words, capsys) -> None:
 @pytest.mark.parametrize("words", [["resume", "--quiet"], ["report"]], ids=lambda words: words[0])
 @pytest.mark.parametrize("name", ["done-0", "cut-0"])
 @pytest.mark.parametrize("log", ["metrics", "recorded"])
-def test_every_byte_of_a_diary_counts(copy, words, name, log, capsys) -> None:
+def test_every_byte_of_a_log_counts(copy, words, name, log, capsys) -> None:
     folder = copy(name)
     path = folder / f"{log}.jsonl"
     whole = path.read_bytes()
@@ -203,7 +203,7 @@ def test_a_run_in_the_place_of_another(copy, capsys) -> None:
 
 @pytest.mark.parametrize("odd", [odd for odd in ODD if "must" not in odd])
 @pytest.mark.parametrize("name", ["metrics.jsonl", "recorded.jsonl"])
-def test_what_is_no_diary(copy, name, odd, capsys) -> None:
+def test_what_is_no_log(copy, name, odd, capsys) -> None:
     folder = copy("done-0")
     (folder / name).unlink()
     ODD[odd](folder / name)

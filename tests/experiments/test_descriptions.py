@@ -127,7 +127,7 @@ def test_any_executor() -> None:
     ]
 
 
-def test_broken_off_and_gone_on_with(tmp_path: Path) -> None:
+def test_broken_off_and_resumed(tmp_path: Path) -> None:
     """Those who have answered are not asked again, and the end is the same."""
     exp = experiment(
         "pulled()",
@@ -146,7 +146,7 @@ def test_broken_off_and_gone_on_with(tmp_path: Path) -> None:
     assert timeless(rows(tmp_path / "part")) == timeless(rows(tmp_path / "whole"))
 
 
-def test_stopped_later_and_gone_on_with(tmp_path: Path) -> None:
+def test_stopped_later_and_resumed(tmp_path: Path) -> None:
     exp = experiment("pulled()", topology=BY_LABELS, sampler=ClientSampler(clients=1))
     begin(exp, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
@@ -273,7 +273,7 @@ def test_what_is_sent_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[weakref.ref[torch.Tensor]] = []
     alive: list[int] = []
 
-    def reading(self: Means, learner: object, public: object, seed: int) -> Any:
+    def server_transform(self: Means, learner: object, public: object, seed: int) -> Any:
         def read(tensor: torch.Tensor) -> torch.Tensor:
             sent.append(weakref.ref(tensor))
             alive.append(sum(one() is not None for one in sent))
@@ -281,7 +281,7 @@ def test_what_is_sent_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return read
 
-    monkeypatch.setattr(describing.Means, "reading", reading)
+    monkeypatch.setattr(describing.Means, "server_transform", server_transform)
     train(experiment("pulled()", rounds=1))
     assert len(alive) == 5
     assert max(alive) <= 2

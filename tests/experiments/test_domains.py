@@ -44,7 +44,7 @@ def network() -> nn.Module:
     )
 
 
-class Book(RunFolder):
+class RecordingRunFolder(RunFolder):
     """Keeps what clients remember at the end."""
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
@@ -68,8 +68,8 @@ def experiment(
     )
 
 
-def outcome(method: str, **more: Any) -> tuple[Any, Book, Any]:
-    exp, run_folder = experiment(method, **more), Book()
+def outcome(method: str, **more: Any) -> tuple[Any, RecordingRunFolder, Any]:
+    exp, run_folder = experiment(method, **more), RecordingRunFolder()
     train(exp, run_folder=run_folder)
     return prepare(exp), run_folder, run_folder.rows[-1]
 
@@ -255,7 +255,7 @@ def test_without_known_domains_silobn_takes_the_batch() -> None:
         sampler=ClientSampler(clients=2),
         dtype="float64",
     )
-    run_folder = Book()
+    run_folder = RecordingRunFolder()
     train(exp, run_folder=run_folder)
     setup = prepare(exp)
     pairs = predicted(by_the_batch(setup, run_folder.model), setup.fed.test, list(range(10)), 8)

@@ -82,7 +82,7 @@ def steep(output: Tensor, y: Tensor) -> Tensor:
 
 
 def test_steps_that_add_up_to_infinity() -> None:
-    """Every gradient is finite, the walk is not."""
+    """Every gradient is finite, the model is not."""
     local = LocalTraining(batch_size=4, lr=1e30)
     exp = experiment(local=local, sampler=ClientSampler(cohorts=[[2, 0]] * 6), rounds=6, loss=steep)
     with pytest.raises(NotFinite, match=r"round 0, client 2: the reply is NaN or infinite; "):

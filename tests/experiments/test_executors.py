@@ -1,4 +1,4 @@
-"""Where visits happen changes nothing; what goes wrong there arrives here."""
+"""Where requests happen changes nothing; what goes wrong there arrives here."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class OddError(Exception):
 
 @dataclass
 class Kept:
-    """An executor whose crew is there already."""
+    """An executor whose client pool is there already."""
 
     pool: ClientPool
 
@@ -189,7 +189,7 @@ class Large:
 
 
 @pytest.mark.slow
-def test_a_letter_that_cannot_be_read_ends_the_worker_and_a_new_one_is_started() -> None:
+def test_a_message_that_cannot_be_read_ends_the_worker_and_a_new_one_is_started() -> None:
     setup = prepare(experiment())
     first, second, *_ = letters(setup)
     bad = replace(second, state={"large": {"one": Large()}})
@@ -324,7 +324,7 @@ class Stuck(Troubled):
 
 @pytest.mark.slow
 def test_workers_end_with_who_started_them(tmp_path: Path) -> None:
-    """kill -9 of the parent while each worker is in the middle of a visit."""
+    """kill -9 of the parent while each worker is in the middle of a request."""
     code = (
         "from fedflat.execution.workers import Workers\nfrom fedflat.experiments.train import train\n"
         "from experiments.small import experiment\nfrom experiments.test_executors import Stuck\n"

@@ -60,7 +60,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: ",".join(v) or "plain")
-def test_said_and_read_again(variant: dict[str, Any]) -> None:
+def test_written_and_read_again(variant: dict[str, Any]) -> None:
     """Through JSON text, as a run folder keeps it."""
     texts = {"method": "fedavg", "on": "digits(lda(0), clients=20)", "model": "mlp"}
     given = {**texts, "rounds": 5, **variant}

@@ -1,4 +1,4 @@
-"""An executor given in Python: ours, or anybody's that opens a crew."""
+"""An executor given in Python: ours, or anybody's that opens a client pool."""
 
 from __future__ import annotations
 

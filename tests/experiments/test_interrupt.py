@@ -168,7 +168,7 @@ def test_the_last_word_of_a_personalised_run_is_written_once(tmp_path: Path, mom
 
 
 def test_a_round_that_is_broken_off_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Between two visits of a round: the first client has trained, and must not remember it."""
+    """Between two requests of a round: the first client has trained, and must not remember it."""
     exp = experiment(EVERYTHING)
     begin(exp, tmp_path / "whole")
 

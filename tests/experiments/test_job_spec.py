@@ -50,7 +50,7 @@ def test_a_job_is_made_again_from_texts() -> None:
     assert data_of_spec(got).population == 20
 
 
-def test_what_is_watched_at_clients_is_watched_elsewhere(tmp_path: Path) -> None:
+def test_what_is_recorded_at_clients_is_recorded_elsewhere(tmp_path: Path) -> None:
     seen = []
     for name, executor in (("here", ff.InProcess(1)), ("there", Loopback())):
         ff.run(

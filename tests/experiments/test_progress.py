@@ -213,7 +213,7 @@ class At:
         self.round, self.ledger = round, ledger
 
 
-def test_speed_and_time_left_from_where_the_run_was_taken_up() -> None:
+def test_speed_and_time_left_from_where_the_run_was_resumed() -> None:
     watch = Stopwatch(At(10, Ledger(samples=1000, training=50.0, seconds=100.0)))  # type: ignore[arg-type]
     later = At(12, Ledger(samples=1600, training=53.0, seconds=104.0))
     rows = [

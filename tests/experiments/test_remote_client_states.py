@@ -34,7 +34,7 @@ REMEMBERING = [
 ]
 
 
-class Looking(RunFolder):
+class RecordingRunFolder(RunFolder):
     """Notes what clients remember by the server's account, round by round."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ def ids(monkeypatch: pytest.MonkeyPatch) -> list[StateIds]:
 def test_the_same_bits_and_the_same_memories(
     text: str, tmp_path: Path, ids: list[StateIds]
 ) -> None:
-    exp, run_folder = replace(experiment_of(text), rounds=3), Looking()
+    exp, run_folder = replace(experiment_of(text), rounds=3), RecordingRunFolder()
     here, there = (
         train(exp, executor=InProcess(1), run_folder=run_folder),
         train(exp, executor=Loopback(str(tmp_path))),

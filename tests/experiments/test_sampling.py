@@ -21,7 +21,7 @@ def test_uniform_without_replacement(clients: int, more: int, t: int, seed: int)
     assert all(isinstance(k, int) and 0 <= k < clients + more for k in cohort)
 
 
-def test_everybody_comes_equally_often() -> None:
+def test_every_client_comes_equally_often() -> None:
     """3 of 12 in 4000 rounds: 1000 times each, give or take five standard deviations of 27."""
     seen = Counter(k for t in range(4000) for k in ClientSampler(clients=3).draw(t, 12, seed=7))
     assert set(seen) == set(range(12))

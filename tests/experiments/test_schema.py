@@ -11,7 +11,7 @@ import pytest
 from experiments.small import EVERYTHING, experiment
 from fedflat.core.json_schema import check
 from fedflat.experiments.execution_config import ExecutionConfig
-from fedflat.experiments.run_folder.schema import EXPERIMENT, HOW
+from fedflat.experiments.run_folder.schema import EXECUTION, EXPERIMENT
 from fedflat.files import Damaged
 
 
@@ -49,4 +49,4 @@ def test_what_fits() -> None:
 def test_every_setting_is_known() -> None:
     """A new one must be added to the schema."""
     check(json.loads(json.dumps(experiment(EVERYTHING).as_json())), EXPERIMENT)
-    check(json.loads(json.dumps(asdict(ExecutionConfig()))), HOW)
+    check(json.loads(json.dumps(asdict(ExecutionConfig()))), EXECUTION)

@@ -80,12 +80,14 @@ def test_the_models_of_all_clients_are_within_the_budget(tmp_path: Path) -> None
     model = prepare(exp).job.learner.initial().params.nbytes
     held: list[int] = []
 
-    class Looking(Eager):
+    class RecordingRunFolder(Eager):
         def checkpoint(self, run: RunState, *, force: bool = False) -> None:
             held.append(run.clients.in_ram)
             super().checkpoint(run, force=force)
 
-    with closing(Looking.create(tmp_path / "run", exp.texts(), {}, pause=0.0)) as run_folder:
+    with closing(
+        RecordingRunFolder.create(tmp_path / "run", exp.texts(), {}, pause=0.0)
+    ) as run_folder:
         train(exp, run_folder=run_folder, executor=HERE, state_memory=model)
     assert max(held) == model
     groups, _ = Store(tmp_path / "run" / "checkpoint").read(8)
@@ -98,7 +100,7 @@ def test_the_models_of_all_clients_are_within_the_budget(tmp_path: Path) -> None
     assert client_state_bytes(prepare(exp)) == 5 * model
 
 
-def test_a_client_is_not_sent_what_a_shadow_keeps_for_it() -> None:
+def test_a_client_is_not_sent_what_an_average_keeps_for_it() -> None:
     clients = ClientStates()
     clients.stage(
         3, {"dual": {"sigma": torch.ones(2)}, "average:all_clients": {"model": torch.ones(2)}}
@@ -203,7 +205,7 @@ def test_a_full_disk_is_reported_and_survived(tmp_path: Path, whole: Path) -> No
     assert same(tmp_path / "cut", whole)
 
 
-def test_letters_fetch_memories_when_they_are_taken() -> None:
+def test_requests_fetch_states_when_they_are_accessed() -> None:
     asked = []
 
     class Spy(ClientStates):

@@ -1,4 +1,4 @@
-"""Visits in stacks: the numbers of single visits for every method, and whatever else a run has to
+"""Requests in stacks: the numbers of single requests for every method, and whatever else a run has to
 keep to."""
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def alike(one: Any, other: Any, config: dict[str, float]) -> None:
 
 
 def same_run(exp: Experiment, config: dict[str, float], executor: Stacked = Stacked()) -> None:
-    """Models, states, bytes and metrics of a run in stacks are those of single visits."""
+    """Models, states, bytes and metrics of a run in stacks are those of single requests."""
     singly, together = ran(exp, InProcess(threads=1)), ran(exp, executor)
     assert len(together.models) == exp.rounds
     for one, other in zip(singly.models, together.models, strict=True):
@@ -113,7 +113,7 @@ def same_run(exp: Experiment, config: dict[str, float], executor: Stacked = Stac
 
 
 @pytest.mark.parametrize("text", STACKED)
-def test_every_method_has_the_numbers_of_single_visits(text: str) -> None:
+def test_every_method_has_the_numbers_of_single_requests(text: str) -> None:
     same_run(four_of_five(text, dtype="float64"), CLOSE["float64"])
 
 
@@ -211,7 +211,7 @@ def test_stacks_come_in_the_order_of_their_first_letters(monkeypatch: pytest.Mon
     assert [clients for clients, _ in crew_visits(exp, [2, 3, 1, 4, 0])] == [[2], [3, 1], [4], [0]]
 
 
-def test_two_mails_are_two_stacks() -> None:
+def test_two_broadcasts_are_two_stacks() -> None:
     """Every other client is sent another model: none gets its neighbour's."""
     setup = prepare(four_of_five("feddyn(alpha=0.1)", dtype="float64"))
     start = setup.job.learner.initial()

@@ -20,7 +20,7 @@ ON = {"on": "digits(lda(0), clients=10)", "rounds": 8, "clients_per_round": 2, "
 HOW = ExecutionConfig(executor="in-process", threads=1)
 
 
-def test_stopped_and_gone_on_with_is_the_run_at_once(tmp_path: Path) -> None:
+def test_stopped_and_resumed_is_the_run_at_once(tmp_path: Path) -> None:
     method = "fedgloss(rho_s=0.05, rho_l=0.05, T_s=5) + swa(start=0.5, cycle=2)"
     exp = ff.experiment(method, lr="cosine(0.1, 0.01, 8)", **ON)
     whole = run_one(exp, HOW, tmp_path / "whole")
@@ -66,6 +66,6 @@ def test_no_round_at_all_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_which_shadows_change_the_training() -> None:
+def test_which_averages_change_the_training() -> None:
     steering = [average.changes_lr for average in (Wima(), Ema(), Swa(), Swa(cycle_lr=False))]
     assert steering == [False, False, True, False]

@@ -79,12 +79,12 @@ def test_a_loss_that_is_not_finite_leaves_no_barrier() -> None:
     assert outside["barrier"] == 0
 
 
-def test_taken_up_again() -> None:
+def test_resumed() -> None:
     learner, data = toy()
     line = Line(A, B, steps=3)
     whole = list(losses(learner, torch.empty(0), line, data))
-    walk = losses(learner, torch.empty(0), line, data)
-    begun = [list(next(walk)) for _ in range(4)]  # as JSON gives them back
+    values = losses(learner, torch.empty(0), line, data)
+    begun = [list(next(values)) for _ in range(4)]  # as JSON gives them back
     rest = list(losses(learner, torch.empty(0), line, data, start=4))
     assert line.result([*begun, *rest]) == line.result(whole)
 

@@ -86,7 +86,7 @@ def test_the_toy_problem() -> None:
         assert row == pytest.approx([f(found.at(x, y)) for x in result["x"]], abs=1e-12)
 
 
-def test_taken_up_again() -> None:
+def test_resumed() -> None:
     learner, data = toy()
     found = plane((1, -1), (0, 1), (3, 2), points=3)
     whole = list(losses(learner, torch.empty(0), found, data))

@@ -116,7 +116,7 @@ def test_the_data_are_cut_once_however_many_points() -> None:
     assert Counting.calls == 1
 
 
-def test_stopped_and_taken_up_again() -> None:
+def test_stopped_and_resumed() -> None:
     learner, data = Learner(ff.mlp([5]), (4,), 3, seed=0), examples(30)
     asked: list[int] = []
 
@@ -131,12 +131,12 @@ def test_stopped_and_taken_up_again() -> None:
     whole = list(losses(learner, torch.empty(0), Lazy(), data))
     asked.clear()
     messages: list[tuple[int, int, str]] = []
-    walk = losses(
+    values = losses(
         learner, torch.empty(0), Lazy(), data, on_progress=lambda *message: messages.append(message)
     )
-    found = [next(walk), next(walk)]
+    found = [next(values), next(values)]
     assert asked == [0, 1]
-    walk.close()
+    values.close()
     learner.flat.load(
         torch.zeros(learner.flat.layout.dim)
     )  # somebody else uses the module in between
@@ -153,7 +153,7 @@ def test_stopped_and_taken_up_again() -> None:
     assert messages == [(place, 6, "points") for place in range(1, 7)]
 
 
-def test_two_walks_at_once_do_not_disturb_each_other() -> None:
+def test_two_clients_at_once_do_not_disturb_each_other() -> None:
     learner, data = Learner(ff.mlp([5]), (4,), 3, seed=0), examples(30)
     w = learner.initial().params
     one, other = ([w * k for k in factors] for factors in ((1.0, 2.0), (3.0, 4.0)))

@@ -135,7 +135,7 @@ def test_a_quadratic_whose_surface_is_known() -> None:
     assert result["length"] == pytest.approx(13**0.5)
 
 
-def test_loss_and_error_taken_up_again() -> None:
+def test_loss_and_error_resumed() -> None:
     learner, data = Learner(ff.mlp([5]), (4,), 3, seed=0), examples(30)
     surface = Surface(learner.initial().params, learner.flat.layout, points=3)
     whole = list(losses(learner, torch.empty(0), surface, data))

@@ -50,11 +50,11 @@ def forge(rng: random.Random, path: Path) -> str:
     return saved
 
 
-def _sign_run(facts: dict[str, Any]) -> None:
-    facts["identity"] = sign({name: facts[name] for name in _MADE if name in facts})
-    if isinstance(end := facts.get("end"), dict):
+def _sign_run(record: dict[str, Any]) -> None:
+    record["identity"] = sign({name: record[name] for name in _MADE if name in record})
+    if isinstance(end := record.get("end"), dict):
         end.pop("digest", None)
-        end["digest"] = sign([facts["identity"], facts.get("status"), end])
+        end["digest"] = sign([record["identity"], record.get("status"), end])
 
 
 def _diary(rng: random.Random, path: Path) -> str:

@@ -3,10 +3,10 @@
 Varno et al., AdaBest: Minimizing Client Drift in Federated Learning via Adaptive Bias Estimation,
 ECCV 2022, Algorithm 1.
 
-    wbar = w^0 at the start; t'_k = the round of client k's last visit
+    wbar = w^0 at the start; t'_k = the round of client k's last request
     client k of C^t, from w^t:
- 1      u = g_k(w) - mu_a h_k                           h_k = 0 on the first visit
- 2      h_k <- h_k / (t - t'_k) + (w^t - w_k)           first visit: h_k = w^t - w_k
+ 1      u = g_k(w) - mu_a h_k                           h_k = 0 on the first request
+ 2      h_k <- h_k / (t - t'_k) + (w^t - w_k)           first request: h_k = w^t - w_k
  3      t'_k <- t
     server:
  4      wbar_new = (1/S) sum_{C^t} w_k
@@ -17,8 +17,8 @@ The paper keeps ``mu h_k`` where we keep ``h_k``: the same for a constant mu.
 
 ``mu_mode="per_sample"`` is the authors' simulator: ``mu_a`` in line 1 is multiplied by ``E
 mean_j(P_j / tau_j) / N_k``. Visit j went through P_j examples in tau_j steps; the mean runs over
-all visits so far, those of the same round that came before included. E is the number of epochs of
-this visit.
+all requests so far, those of the same round that came before included. E is the number of epochs of
+this request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from literal.problem import Plan, Problem, Trace, local_step
 def run(
     problem: Problem, plan: Plan, *, beta_a: float, mu_a: float, mu_mode: str = "plain"
 ) -> Trace:
-    """Trace: server, local, wbar, h, h_k (round, client; None before the first visit)."""
+    """Trace: server, local, wbar, h, h_k (round, client; None before the first request)."""
     K = problem.clients
     w_server = wbar = problem.w0
     h_k: list[np.ndarray | None] = [None] * K

@@ -22,11 +22,11 @@ import math
 
 import numpy as np
 
-from literal.problem import Plan, Problem, Trace, walk
+from literal.problem import Plan, Problem, Trace, local_train
 
 
 def run(problem: Problem, plan: Plan, chains: list[list[list[int]]]) -> Trace:
-    """``chains[t]``: the superclients of round t, each a list of clients in the order of visits,
+    """``chains[t]``: the superclients of round t, each a list of clients in the order of requests,
     with those of later passes. Trace: server."""
     w = problem.w0
     trace = Trace(server=[])
@@ -35,7 +35,7 @@ def run(problem: Problem, plan: Plan, chains: list[list[list[int]]]) -> Trace:
         for chain in chains[t]:
             x = w  # 1
             for k in chain:
-                x = walk(problem, plan, t, k, x)  # 2
+                x = local_train(problem, plan, t, k, x)  # 2
             size = sum(problem.sizes[k] for k in set(chain))
             total, mean = total + size, mean + size * x
         w = mean / total  # 3

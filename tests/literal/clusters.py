@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from literal.problem import Plan, Problem, Trace, walk
+from literal.problem import Plan, Problem, Trace, local_train
 
 
 def run(
@@ -33,7 +33,7 @@ def run(
     w = [problem.w0.copy() for _ in groups]
     trace = Trace(models=[], mean=[])
     for t in range(plan.rounds):
-        ended = {k: walk(problem, plan, t, k, w[home[k]]) for k in plan.cohorts[t]}  # 1
+        ended = {k: local_train(problem, plan, t, k, w[home[k]]) for k in plan.cohorts[t]}  # 1
         for c in range(len(groups)):
             mine = [k for k in plan.cohorts[t] if home[k] == c]
             if mine:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from literal.problem import Array, Plan, Problem, Trace, walk, weights
+from literal.problem import Array, Plan, Problem, Trace, local_train, weights
 
 
 def bfloat16(c: Array) -> Array:
@@ -59,7 +59,7 @@ def run(
         delta = np.zeros(problem.dim)
         p = weights(problem, plan.cohorts[t], "sized")
         for k in plan.cohorts[t]:
-            c = (w_server - walk(problem, plan, t, k, w_server)) + e[k]  # 1
+            c = (w_server - local_train(problem, plan, t, k, w_server)) + e[k]  # 1
             sent = compress(c)  # 2
             e[k] = c - sent if feedback else e[k]  # 3
             delta = delta + p[k] * sent

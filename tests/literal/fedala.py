@@ -5,11 +5,11 @@ Algorithm 1.
 
     m = 1 at the start; wl is the client's last model; high are the coordinates of the last tensors
     client k of C^t receives w^t:
- 1      first visit: w_{k,0} = w^t
+ 1      first request: w_{k,0} = w^t
  2      else a share of its examples is drawn (given in ``drawn[t][k]``) and gone through in batches:
             wh = w^t, on high  wl + (w^t - wl) m
             m <- clip(m - eta_m g_k(wh) (w^t - wl), 0, 1)              on high
- 3      second visit: until the standard deviation of the last ten losses is below a threshold, one loss from the
+ 3      second request: until the standard deviation of the last ten losses is below a threshold, one loss from the
         end of each pass, with more than ten passes and at most ``most``; later: one pass
  4      w_{k,0} = wh with the last m, then local SGD;  wl <- w_k
     server:
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from literal.problem import Array, Plan, Problem, Trace, walk, weights
+from literal.problem import Array, Plan, Problem, Trace, local_train, weights
 
 
 def run(
@@ -66,7 +66,7 @@ def run(
                 mixing[k] = m
                 start = w_server.copy()
                 start[high] = wl[k][high] + gap * m
-            local[k] = wl[k] = walk(problem, plan, t, k, start)  # 4
+            local[k] = wl[k] = local_train(problem, plan, t, k, start)  # 4
         p = weights(problem, cohort, "sized")
         w_server = w_server - plan.server_lr * sum(
             p[k] * (w_server - local[k]) for k in cohort

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from literal.problem import Plan, Problem, Trace, walk
+from literal.problem import Plan, Problem, Trace, local_train
 
 
 def run(
@@ -26,7 +26,7 @@ def run(
     alpha: Callable[[int], float],
     s: Callable[[int], float],
 ) -> Trace:
-    """``calls``: who is asked, in order; ``durations``: of a visit to each client. Trace: server,
+    """``calls``: who is asked, in order; ``durations``: of a request to each client. Trace: server,
     stale."""
     models = [problem.w0]
     waiting = list(calls)
@@ -44,7 +44,7 @@ def run(
         ]:  # in the order in which they were asked
             del ends[k]
             v, t = sent[k], len(models) - 1
-            x = walk(problem, plan, v, k, models[v])  # 1
+            x = local_train(problem, plan, v, k, models[v])  # 1
             alpha_t = alpha(t) * s(t - v)  # 2
             models.append((1 - alpha_t) * models[t] + alpha_t * x)  # 3
             trace.server.append(models[-1])

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from literal.problem import Plan, Problem, Trace, walk
+from literal.problem import Plan, Problem, Trace, local_train
 
 
 def run(problem: Problem, plan: Plan, chains: list[list[list[int]]], R: int | None) -> Trace:
-    """``chains[t][i]``: the clients that model i visits in round t, in order. Trace: server, the
+    """``chains[t][i]``: the clients that train model i in round t, in order. Trace: server, the
     mean; bank."""
     bank = [problem.w0.copy() for _ in chains[0]]
     p = [0 for _ in bank]
@@ -26,7 +26,7 @@ def run(problem: Problem, plan: Plan, chains: list[list[list[int]]], R: int | No
     for t in range(plan.rounds):
         for i, chain in enumerate(chains[t]):
             for k in chain:
-                bank[i] = walk(problem, plan, t, k, bank[i])  # 1
+                bank[i] = local_train(problem, plan, t, k, bank[i])  # 1
                 p[i] += problem.sizes[k]  # 2
         mean = np.zeros(problem.dim)
         for i in range(len(bank)):

@@ -9,7 +9,7 @@ by n - 1.
 
     private: "fedbn" gamma, beta and the running statistics; "silobn" the statistics; "fedavg" nothing
     client k of C^t receives w^t and r^t:
- 1      its private part is its own of the last visit; before the first, the server's
+ 1      its private part is its own of the last request; before the first, the server's
  2      local SGD in training mode
  3      it keeps its private part
     server:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from literal.problem import Plan, Problem, Trace, walk
+from literal.problem import Plan, Problem, Trace, local_train
 
 
 def run(
@@ -32,7 +32,7 @@ def run(
     s: Callable[[int], float] = lambda staleness: 1.0,
     sizes: Sequence[int] | None = None,
 ) -> Trace:
-    """``calls``: who is asked, in order; ``durations``: of a visit to each client. Trace: server,
+    """``calls``: who is asked, in order; ``durations``: of a request to each client. Trace: server,
     stale."""
     sizes = problem.sizes if sizes is None else sizes
     models, now, asked = [problem.w0], 0.0, 0
@@ -48,7 +48,7 @@ def run(
         for job in sorted(job for job in jobs if job[0] == now):
             jobs.remove(job)
             _, _, k, v = job
-            delta = models[v] - walk(problem, plan, v, k, models[v])  # 1
+            delta = models[v] - local_train(problem, plan, v, k, models[v])  # 1
             stale.append(len(models) - 1 - v)
             total = total + s(stale[-1]) * sizes[k] * delta  # 2
             mass += sizes[k]

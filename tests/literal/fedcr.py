@@ -6,7 +6,7 @@ sigma noise_s for s = 1..S, class probabilities P = mean_s softmax(W z_s + b). T
 b1, W2, b2, the head W, b.
 
     prior_c = N(0, 1) for every class c at the start
-    client k of C^t receives the encoder and the priors; its head is its own (the server's at its first visit):
+    client k of C^t receives the encoder and the priors; its head is its own (the server's at its first request):
  1      loss = mean over the batch of  -log P_y + beta_r KL(prior_y || N(mu, sigma^2))
  2      in its last epoch, for each class: precision_c = sum 1/sigma^2, weighted_c = sum mu/sigma^2 over its examples
     server:

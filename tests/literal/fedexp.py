@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from literal.problem import Plan, Problem, Trace, walk, weights
+from literal.problem import Plan, Problem, Trace, local_train, weights
 
 
 def run(
@@ -29,7 +29,7 @@ def run(
     for t in range(plan.rounds):
         cohort = plan.cohorts[t]
         p = weights(problem, cohort, weighting)
-        deltas = {k: w - walk(problem, plan, t, k, w) for k in cohort}
+        deltas = {k: w - local_train(problem, plan, t, k, w) for k in cohort}
         delta = sum(p[k] * deltas[k] for k in cohort)  # 1
         squares = sum(p[k] * deltas[k] @ deltas[k] for k in cohort)
         small = eps if flavour == "paper" else eps * len(cohort) * (plan.lr[t] / plan.lr[0]) ** 2

@@ -2,12 +2,12 @@
 
 Xing et al., Flexible Sharpness-Aware Personalized Federated Learning, AAAI 2025.
 
-    D^0 = 0; Top_k empty before the first visit; tau = steps per client (mean over C^t)
+    D^0 = 0; Top_k empty before the first request; tau = steps per client (mean over C^t)
     client k of C^t receives w^t and D^t:
  1      eps_j = rho_j g_j / ||g||                       ||g|| over the whole model
         rho_j = rho_larger if the layer of j is in Top_k, else rho_default
  2      u = a g_k(w + eps) + (1 - a) D^t
- 3      after the run: a score for every eligible layer; Top_k <- the C of largest score, for the next visit
+ 3      after the run: a score for every eligible layer; Top_k <- the C of largest score, for the next request
     server:
  4      Delta = (1/S) sum_{C^t} (w^t - w_k);  D^{t+1} = Delta / (tau eta_l)
  5      w^{t+1} = w^t - eta_g Delta
@@ -19,7 +19,7 @@ Score of a layer, between x = w^t and y = w_k there:
 A tensor that is constant, before or after, has minmax score 0.
 
 Selection: "fsa" the C largest, "reverse" the C smallest that are not zero, "random" C drawn anew
-after every visit (given in ``drawn[t][k]``). Ties go to the lower index. The box of the paper has
+after every request (given in ``drawn[t][k]``). Ties go to the lower index. The box of the paper has
 the momentum uphill; the sign here is that of its code.
 """
 
@@ -47,7 +47,7 @@ def run(
     drawn: Sequence[dict[int, Sequence[int]]] | None = None,
 ) -> Trace:
     """Trace: server, local, D, scores (round, client: one per eligible layer), top (round, client:
-    the chosen layers in order, none before the first visit).
+    the chosen layers in order, none before the first request).
 
     ``layers``: the coordinates of every layer; not given, each coordinate is one. ``eligible``: the
     layers that may be chosen; not given, all.

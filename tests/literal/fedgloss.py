@@ -26,7 +26,7 @@ Radius on the clients: ``rho_l(t) = rho_0 + (rho_l - rho_0) t / T_s`` for ``t <=
 ``rho_l``; with T_s = 0 it is constant. ``server_rho="repo"``: for ``1 <= t <= T_s`` the authors'
 code has ``rho_l + (rho_s - rho_0) / T_s`` on the server, and ``rho_s`` afterwards.
 
-Diagnostic (Eq. 6), t >= 1, by a discarded visit of the same clients from w^t with the sigma_k of the round's
+Diagnostic (Eq. 6), t >= 1, by a discarded request of the same clients from w^t with the sigma_k of the round's
 beginning and the same batches:
  9      delta_eps = || eps - rho_s Delta / ||Delta|| ||,   Delta = sum_k p_k (w^t - w_k)
 """
@@ -74,7 +74,7 @@ def run(
         rho_l=[],
     )
 
-    def visit(t: int, k: int, start: Array, radius: float) -> Array:
+    def local_train(t: int, k: int, start: Array, radius: float) -> Array:
         w, m = start, np.zeros(problem.dim)
         for batch in plan.orders[t][k]:
             q = problem.gradient(k, w, batch)  # 3
@@ -108,10 +108,10 @@ def run(
 
         delta_eps = None
         if t >= 1:
-            true = sum(p[k] * (w_server - visit(t, k, w_server, radius_l)) for k in cohort)
+            true = sum(p[k] * (w_server - local_train(t, k, w_server, radius_l)) for k in cohort)
             delta_eps = float(np.linalg.norm(eps - radius_s * true / np.linalg.norm(true)))  # 9
 
-        ends = {k: visit(t, k, wt, radius_l) for k in cohort}
+        ends = {k: local_train(t, k, wt, radius_l) for k in cohort}
         delta = delta_prev = sum(p[k] * (wt - ends[k]) for k in cohort)  # 6
         w_server = w_server - plan.server_lr * delta  # 8
         if beta is not None:

@@ -14,7 +14,7 @@ Initialization, NeurIPS 2023, Algorithm 1.
 ``alpha``: FedDyn besides. With ``o_k`` = w^t, or s_k for origin="start":
  4      u = g_k(w) - sigma_k + alpha (w - o_k);   sigma_k <- sigma_k - alpha (w_k - o_k)
  5      sigma <- sigma - (alpha/K) sum_{C^t} (w_k - o_k);  w^{t+1} <- line 3 minus sigma / alpha
-``first="sent"``: a client's first visit starts from w^t.
+``first="sent"``: a client's first request starts from w^t.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Fan et al., Locally Estimated Global Perturbations are Better than Local Perturbations for Federated
 Sharpness-aware Minimization, ICML 2024.
 
-    w_old_k = the global model client k received at its previous visit
+    w_old_k = the global model client k received at its previous request
     client k of C^t, from w^t:
- 1      eps_k = rho (w_old_k - w^t) / ||w_old_k - w^t||     constant over the visit; 0 on the first one
+ 1      eps_k = rho (w_old_k - w^t) / ||w_old_k - w^t||     constant over the request; 0 on the first one
  2      u = g_k(w + eps_k)
  3      w_old_k <- w^t
     server:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from literal.problem import Array, Plan, Problem, Trace, walk, weights
+from literal.problem import Array, Plan, Problem, Trace, local_train, weights
 
 
 def run(
@@ -81,7 +81,7 @@ def _pseudo_gradient(
     delta = np.zeros(problem.dim)
     p = weights(problem, plan.cohorts[t], weighting)
     for k in plan.cohorts[t]:
-        delta = delta + p[k] * (w_server - walk(problem, plan, t, k, w_server))  # 1
+        delta = delta + p[k] * (w_server - local_train(problem, plan, t, k, w_server))  # 1
     return delta
 
 

@@ -37,7 +37,7 @@ def run(
     for t in range(plan.rounds):
         cohort, local, new = plan.cohorts[t], {}, {}
         for k in cohort:
-            tau, walked = plan.steps(t, k), 0.0
+            tau, total_rate = plan.steps(t, k), 0.0
             w, m = w_server, np.zeros(problem.dim)
             for i, batch in enumerate(plan.orders[t][k]):
                 rate = plan.lr[t] * (1 - i / tau) + rho * plan.lr[t] * i / tau  # 1
@@ -45,9 +45,9 @@ def run(
                 if gamma is not None:
                     u = u - c_k[k] + m_server
                 w, m = local_step(w, m, u, rate, plan)
-                walked += rate
+                total_rate += rate
             local[k] = w
-            new[k] = c_k[k] - m_server + (w_server - w) / walked  # 3
+            new[k] = c_k[k] - m_server + (w_server - w) / total_rate  # 3
         mean = sum(local[k] for k in cohort) / len(cohort)
         w_server = w_server + alpha * (mean - w_server)  # 4
         if gamma is not None:

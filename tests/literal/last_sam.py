@@ -1,7 +1,7 @@
 """SAM along the gradient of the step before, "SAM-tilde" of Caldarola et al., CVPR 2025, Table 6,
 at every client.
 
-    g' is the gradient client k stepped along last, also in an earlier visit; none before its first step
+    g' is the gradient client k stepped along last, also in an earlier request; none before its first step
     client k of C^t, from w^t:
  1      eps = rho g' / ||g'||                            0 in its first step
  2      u = g_k(w + eps);  g' <- u
@@ -19,7 +19,7 @@ from literal.problem import Array, Plan, Problem, Trace, local_step, weights
 
 
 def run(problem: Problem, plan: Plan, *, rho: float) -> Trace:
-    """Trace: server, local, last (round, client: g', None before the first visit)."""
+    """Trace: server, local, last (round, client: g', None before the first request)."""
     w_server = problem.w0
     last: list[Array | None] = [None] * problem.clients
     trace = Trace(server=[], local=[], last=[])

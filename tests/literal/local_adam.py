@@ -4,7 +4,7 @@ Kingma and Ba, Adam, ICLR 2015; Loshchilov and Hutter, Decoupled Weight Decay Re
 2019.
 
     client k of C^t receives w^t (state "server": and m, v, n):
- 1      m = v = 0, n = 0           "reset"; "client": its own of its last visit; "server": received
+ 1      m = v = 0, n = 0           "reset"; "client": its own of its last request; "server": received
  2      u = g_k(w), clipped, plus wd * w
  3      n <- n + 1;  m <- b1 m + (1 - b1) u;  v <- b2 v + (1 - b2) u^2
  4      w <- w - eta_l (mhat / (sqrt(vhat) + eps) + decay w),  mhat = m / (1 - b1^n), vhat likewise

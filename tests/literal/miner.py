@@ -3,7 +3,7 @@
 Caldarola's doctoral thesis, equations 2.10 to 2.12, with the pool and the refresh of Berton et al.,
 Deep Visual Geo-localization Benchmark, CVPR 2022.
 
-    for each refresh of at most R queries of the visit:
+    for each refresh of at most R queries of the request:
  1      pool = a random part of the client's database, one for all queries of the refresh
  2      descriptors of queries, pool and all positives by the current model in evaluation mode
         for each query q:

@@ -8,7 +8,7 @@ z = W2 p + b2; without one p = a.
 
     client k of C^t, from w^t; p_g: by w^t, p_o: by the client's last model
  1      loss = CE(z, y) - mu log( e^{cos(p, p_g)/T} / (e^{cos(p, p_g)/T} + e^{cos(p, p_o)/T}) )
-        no second part in a client's first visit
+        no second part in a client's first request
     server: FedAvg
 """
 

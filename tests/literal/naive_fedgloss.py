@@ -49,7 +49,7 @@ def run(
     sigma_k = [np.zeros(problem.dim) for _ in range(K)]
     trace = Trace(server=[], eps=[], probe=[], delta=[], sent=[], local=[], sigma=[], sigma_k=[])
 
-    def visit(t: int, k: int, start: Array) -> Array:
+    def local_train(t: int, k: int, start: Array) -> Array:
         w, m = start, np.zeros(problem.dim)
         for batch in plan.orders[t][k]:
             q = problem.gradient(k, w, batch)
@@ -71,11 +71,11 @@ def run(
     for t in range(plan.rounds):
         cohort = plan.cohorts[t]
         p = weights(problem, cohort, weighting)
-        probe = sum(p[k] * (w_server - visit(t, k, w_server)) for k in cohort)  # 1
+        probe = sum(p[k] * (w_server - local_train(t, k, w_server)) for k in cohort)  # 1
         norm = np.linalg.norm(probe)
         eps = rho_s * probe / norm if norm > 0 else np.zeros(problem.dim)  # 2
         wt = w_server + eps
-        ends = {k: visit(t, k, wt) for k in cohort}  # 3
+        ends = {k: local_train(t, k, wt) for k in cohort}  # 3
         delta = sum(p[k] * (wt - ends[k]) for k in cohort)
         w_server = w_server - plan.server_lr * delta  # 4
         if beta is not None:

@@ -101,7 +101,7 @@ class Trace(SimpleNamespace):
 
 def local_step(w: Array, m: Array, u: Array, lr: float, plan: Plan) -> tuple[Array, Array]:
     """One step of SGD along ``u``: the new model and the new momentum (0 at the start of a
-    visit)."""
+    request)."""
     if plan.clip is not None:
         norm = np.linalg.norm(u)
         if norm > plan.clip:
@@ -111,8 +111,8 @@ def local_step(w: Array, m: Array, u: Array, lr: float, plan: Plan) -> tuple[Arr
     return w - lr * m, m
 
 
-def walk(problem: Problem, plan: Plan, t: int, k: int, start: Array) -> Array:
-    """Plain local SGD: client k's model at the end of its visit in round t."""
+def local_train(problem: Problem, plan: Plan, t: int, k: int, start: Array) -> Array:
+    """Plain local SGD: client k's model at the end of its request in round t."""
     w, m = start, np.zeros_like(start)
     for batch in plan.orders[t][k]:
         w, m = local_step(w, m, problem.gradient(k, w, batch), plan.lr[t], plan)

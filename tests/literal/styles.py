@@ -32,7 +32,7 @@ rounding."""
 
 
 class Draws(Protocol):
-    """The random numbers of one visit."""
+    """The random numbers of one request."""
 
     def below(self, count: int) -> int: ...
 

@@ -232,7 +232,7 @@ def test_mime_with_one_step_is_gradient_descent() -> None:
         same(trace.server[t], w)
 
 
-def test_shadows() -> None:
+def test_averages() -> None:
     models = list(np.random.default_rng(0).normal(size=(8, 3)))
     same(wima.run(models, window=1).average, models)
     same(ema.run(models, gamma=0).average, models)

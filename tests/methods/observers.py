@@ -20,7 +20,7 @@ from quadratic import Quadratic, Recorder
 
 
 class Seen(NamedTuple):
-    """One gradient: where, in whose visit, it was asked for, and what it was."""
+    """One gradient: where, in whose request, it was asked for, and what it was."""
 
     round: int
     client: int

@@ -191,7 +191,7 @@ def test_feddyn_with_a_distance(some: tuple[Problem, Plan], executor: Executor) 
 
 
 def steps(seen: list[Any], t: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """eps and u of every step of a visit, from pairs of gradients."""
+    """eps and u of every step of a request, from pairs of gradients."""
     mine = [s for s in seen if (s.round, s.client) == (t, k)]
     return [(there.w - here.w, there.g) for here, there in zip(mine[::2], mine[1::2], strict=True)]
 

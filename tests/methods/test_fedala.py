@@ -67,7 +67,7 @@ def test_the_numbers() -> None:
     torch.testing.assert_close(start, vector(7.0, 1.4, 2.6))
 
 
-def test_nothing_is_learnt_at_the_first_visit() -> None:
+def test_nothing_is_learnt_at_the_first_request() -> None:
     start, v = blended({}, vector(9.0, -0.4, 0.1))
     assert torch.equal(start, NEW)
     assert v.state == {}
@@ -78,7 +78,7 @@ def test_nothing_is_learnt_at_the_first_visit() -> None:
     torch.testing.assert_close(v.state["own"], vector(6.0, 8.0))
 
 
-def test_at_the_second_visit_until_the_losses_settle_later_once() -> None:
+def test_at_the_second_request_until_the_losses_settle_later_once() -> None:
     g = vector(0.0, 0.0, 0.0)
     blended({"own": OWN}, g)
     assert (
@@ -127,7 +127,7 @@ def network() -> nn.Module:
 
 @dataclass(frozen=True, repr=False)
 class Where(Piece):
-    """Notes where the walk began."""
+    """Notes where local training began."""
 
     stage, key = Stage.CORRECT, "where"
 
@@ -139,7 +139,7 @@ class Where(Piece):
 STARTS: list[Tensor] = []
 
 
-def test_three_visits_by_hand() -> None:
+def test_three_requests_by_hand() -> None:
     """The blend of the last two tensors learnt by torch's autograd, on all data in one batch."""
     local = LocalTraining(batch_size=8, lr=0.1)
     learner = Learner(network(), (4,), 3, seed=0, dtype="float64")
@@ -160,7 +160,7 @@ def test_three_visits_by_hand() -> None:
             m = torch.ones(size, dtype=torch.float64) if m is None else m
             for _ in range(
                 11 if t == 1 else 1
-            ):  # at the second visit, until there are more than ten losses
+            ):  # at the second request, until there are more than ten losses
                 point = torch.cat([sent[:-size], own + (new - own) * m])
                 nn.utils.vector_to_parameters(point, module.parameters())
                 grads = torch.autograd.grad(cross_entropy(module(X), Y), list(module.parameters()))

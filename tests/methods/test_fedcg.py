@@ -220,14 +220,14 @@ def test_the_teacher_follows_the_student_and_is_not_returned() -> None:
     sent: list[Tensor] = []
     students: list[Tensor] = []
 
-    class Kept(RunFolder):
+    class RecordingRunFolder(RunFolder):
         def checkpoint(self, run: RunState, *, force: bool = False) -> None:
             if not force:
                 place = student_place(setup.job.learner.flat.layout).params
                 sent.append(run.server["server"]["fedcg"]["teacher"])
                 students.append(run.models["server"].params[place])
 
-    train(setup, run_folder=Kept(), executor=InProcess(threads=1))
+    train(setup, run_folder=RecordingRunFolder(), executor=InProcess(threads=1))
     assert torch.equal(sent[0], first)
     assert not torch.equal(students[0], first)
     assert torch.equal(sent[1], students[1])

@@ -42,7 +42,7 @@ NAMES = {
 }
 
 
-class Kept(RunFolder):
+class RecordingRunFolder(RunFolder):
     """Keeps the models, buffers and teachers of every round."""
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ def test_fedcg(more: dict[str, Any]) -> None:
         graph_from=output.get("graph_from", 1),
         known=data.d if "labels" in output else None,
     )
-    kept = Kept()
+    kept = RecordingRunFolder()
     train(setup, run_folder=kept, executor=InProcess(threads=1))
     for t in range(plan.rounds):
         ours = parts(kept.models[t])

@@ -131,7 +131,7 @@ def test_the_server_multiplies_and_mixes() -> None:
     assert sent[1].extras["fedcr"].keys() == {"mean", "variance"}
 
 
-class Book(RunFolder):
+class RecordingRunFolder(RunFolder):
     """Keeps the runs."""
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ def experiment(**more: Any) -> Experiment:
 
 
 def test_the_head_stays_at_home() -> None:
-    setup, run_folder = prepare(experiment()), Book()
+    setup, run_folder = prepare(experiment()), RecordingRunFolder()
     train(setup, run_folder=run_folder)
     first, head = setup.job.learner.initial().params, setup.job.learner.flat.layout.classifier()
     assert int(head.sum()) == DIM * CLASSES + CLASSES == setup.job.private_size

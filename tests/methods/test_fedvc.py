@@ -55,7 +55,7 @@ def test_a_cohort_depends_on_seed_and_round_alone(seed: int, t: int) -> None:
 
 
 def test_a_run() -> None:
-    """Every visit goes through as many examples, and every client counts alike."""
+    """Every request goes through as many examples, and every client counts alike."""
     rng = torch.Generator().manual_seed(0)
     data = [(torch.randn(n, 3, generator=rng), torch.arange(n) % 2) for n in (3, 40, 9)]
     exp = Experiment(

@@ -105,7 +105,7 @@ def test_an_asam_of_radius_0_in_fedgloss(equal: tuple[Problem, Plan]) -> None:
     )
 
 
-def test_the_first_visit_of_feddyn_is_fedprox(some: tuple[Problem, Plan]) -> None:
+def test_the_first_request_of_feddyn_is_fedprox(some: tuple[Problem, Plan]) -> None:
     dyn = client_models(replay(method_of("feddyn(alpha=0.3) + all_clients()"), *some), 0)
     prox = client_models(replay(method_of("fedprox(mu=0.3) + all_clients()"), *some), 0)
     assert dyn.keys() == prox.keys() == set(some[1].cohorts[0])
@@ -160,7 +160,7 @@ def test_swa_of_one_captured_model(some: tuple[Problem, Plan]) -> None:
     "text",
     ["wima(3)", "ema(0.5)", "swa(2, 2, cycle_lr=False)", "all_clients()", "active_clients()"],
 )
-def test_a_shadow_is_never_fed_back(text: str, some: tuple[Problem, Plan]) -> None:
+def test_an_average_is_never_fed_back(text: str, some: tuple[Problem, Plan]) -> None:
     bits(
         replay(method_of(f"fedgloss(0.1, beta=8) + {text}"), *some),
         replay(method_of("fedgloss(0.1, beta=8)"), *some),
@@ -277,7 +277,7 @@ def test_measuring_the_staleness_changes_nothing(some: tuple[Problem, Plan]) -> 
 
 
 def images(method: Method, seed: int = 0) -> Experiment:
-    """Three clients with 8x8 images, two steps of four images a visit."""
+    """Three clients with 8x8 images, two steps of four images a request."""
     rng = torch.Generator().manual_seed(1)
     data = [(torch.randn(8, 1, 8, 8, generator=rng), torch.arange(8) % 3) for _ in range(3)]
     return Experiment(

@@ -121,7 +121,7 @@ def test_fedfsa_with_one_radius_is_mofedsam(selection: str, some: Some) -> None:
     assert all("fsa" in state for state in one.learnt[-1].values())
 
 
-def test_the_first_visits_of_fedfsa_are_those_of_mofedsam(some: Some) -> None:
+def test_the_first_requests_of_fedfsa_are_those_of_mofedsam(some: Some) -> None:
     """Up to the first round in which somebody comes back, the two runs are the same."""
     cohorts = some[1].cohorts
     again = next(

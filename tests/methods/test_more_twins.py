@@ -67,7 +67,7 @@ def slower(some: Some, server_lr: float) -> Some:
 def stored_states(
     run_folder: Recorder, key: str, name: str, problem: Problem
 ) -> list[list[np.ndarray]]:
-    """What each client remembers after each round; 0 before its first visit."""
+    """What each client remembers after each round; 0 before its first request."""
     zero = np.zeros(problem.dim)
     return [
         [known[k][key][name].numpy() if k in known else zero for k in range(problem.clients)]
@@ -299,7 +299,7 @@ def test_fedsmoo(some: Some, s_from: str) -> None:
 
 
 def perturbations(text: str, some: Some, trace: Any) -> None:
-    """The perturbation of every gradient is the one of its visit."""
+    """The perturbation of every gradient is the one of its request."""
     replay(spied(method_of(text)), *some)
     for t, cohort in enumerate(some[1].cohorts):
         for k in cohort:

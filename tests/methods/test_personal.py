@@ -75,7 +75,9 @@ class ByHand:
     def load(self, w: Tensor) -> None:
         nn.utils.vector_to_parameters(w.clone(), self.module.parameters())
 
-    def walk(self, w: Tensor, t: int, client: int, lr: float, parts: list[nn.Parameter]) -> Tensor:
+    def local_train(
+        self, w: Tensor, t: int, client: int, lr: float, parts: list[nn.Parameter]
+    ) -> Tensor:
         """Local SGD on some of the parameters."""
         self.load(w)
         own = self.setup.fed.data(client)
@@ -104,7 +106,7 @@ class ByHand:
         personal, common = [], []
         for t, cohort in enumerate(COHORTS):
             for k in cohort:
-                models[k] = self.walk(w, t, k, 0.2 * 0.5**t, list(self.module.parameters()))
+                models[k] = self.local_train(w, t, k, 0.2 * 0.5**t, list(self.module.parameters()))
             sizes = [len(self.setup.fed.data(k)) for k in cohort]
             w = sum(n * models[k] for n, k in zip(sizes, cohort, strict=True)) / sum(sizes)  # type: ignore[assignment]
             personal.append(
@@ -114,7 +116,7 @@ class ByHand:
         last = list(self.module.parameters())[-2:]
         tuned = []
         for k in range(len(SIZES)):
-            after = self.walk(w, ROUNDS, k, 0.2 * 0.5 ** (ROUNDS - 1), last)
+            after = self.local_train(w, ROUNDS, k, 0.2 * 0.5 ** (ROUNDS - 1), last)
             assert not torch.equal(after, w)
             tuned.append(self.accuracy(after, k))
         return [*personal, sum(tuned) / len(tuned)], common, tuned
@@ -159,12 +161,12 @@ def test_the_protocol_changes_no_model(result: Result) -> None:
     assert torch.equal(plain.params, result.model.params)  # type: ignore[union-attr]
 
 
-def test_before_the_first_visit_a_client_holds_the_first_model() -> None:
+def test_before_the_first_request_a_client_holds_the_first_model() -> None:
     """One round with one client: the others' accuracies are those of the initial model."""
     setup = prepare(experiment(sampler=ClientSampler(cohorts=[[1], [1], [1]])))
     hand = ByHand(setup)
     w = setup.job.learner.initial().params
-    moved = hand.walk(w, 0, 1, 0.2, list(hand.module.parameters()))
+    moved = hand.local_train(w, 0, 1, 0.2, list(hand.module.parameters()))
     expected = [hand.accuracy(moved if k == 1 else w, k) for k in range(len(SIZES))]
     assert train(setup).rows[0]["personal"] == pytest.approx(sum(expected) / len(SIZES), abs=1e-12)
 
@@ -172,7 +174,7 @@ def test_before_the_first_visit_a_client_holds_the_first_model() -> None:
 @pytest.mark.parametrize(
     "text", ["fedavg()", "fedspeed(rho=0.1, lam=10)", "fedala()", "feddyn(0.1) + sam(0.1)"]
 )
-def test_a_clients_own_model_is_where_its_walk_ended(text: str) -> None:
+def test_a_clients_own_model_is_where_its_local_training_ended(text: str) -> None:
     """Not what it sends, which FedSpeed corrects."""
     setup = prepare(experiment(f"{text} + personal()"))
     start = setup.job.learner.initial()
@@ -201,7 +203,7 @@ def test_it_is_not_the_model_sent_back() -> None:
         )
     )
     hand, start = ByHand(setup), setup.job.learner.initial()
-    moved = hand.walk(start.params, 0, 1, 0.2, list(hand.module.parameters()))
+    moved = hand.local_train(start.params, 0, 1, 0.2, list(hand.module.parameters()))
     broadcast = Broadcast(0, start.params, start.buffers, 0.2, instruction=setup.exp.instruction)
     reply, _ = run_client(setup.job, Request(1, broadcast, {}), setup.fed.data(1))
     assert (

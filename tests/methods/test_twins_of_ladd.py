@@ -33,7 +33,7 @@ SIZES = (3, 5, 4, 6, 2)
 GROUPS = [[0, 3], [1], [2, 4]]
 
 
-class Kept(RunFolder):
+class RecordingRunFolder(RunFolder):
     """Keeps the models and the desks of every round."""
 
     def __init__(self) -> None:
@@ -100,8 +100,8 @@ def experiment(
     )
 
 
-def replayed(exp: Experiment, executor: Executor = InProcess(threads=1)) -> Kept:
-    run_folder = Kept()
+def replayed(exp: Experiment, executor: Executor = InProcess(threads=1)) -> RecordingRunFolder:
+    run_folder = RecordingRunFolder()
     train(exp, run_folder=run_folder, executor=executor)
     return run_folder
 
@@ -187,7 +187,7 @@ def one(value: float) -> Model:
     return Model(torch.tensor([float(value)]), torch.tensor([-float(value)]))
 
 
-def test_looking_elsewhere_leaves_the_walk_alone() -> None:
+def test_looking_elsewhere_leaves_local_training_alone() -> None:
     """The module that is trained stays in training, with its own weights and statistics."""
     net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Dropout(0.5))
     learner = Learner(net, (3, 4, 4), 4, seed=0)

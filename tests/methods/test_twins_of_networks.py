@@ -161,7 +161,7 @@ def gaussian() -> nn.Module:
 
 
 def noise(plan: Plan) -> list[dict[int, list[np.ndarray]]]:
-    """What the features of each step are drawn with, from the seed of each visit."""
+    """What the features of each step are drawn with, from the seed of each request."""
     found: list[dict[int, list[np.ndarray]]] = []
     with torch.random.fork_rng(devices=[]):
         for t, cohort in enumerate(plan.cohorts):

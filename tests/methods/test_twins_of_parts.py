@@ -46,7 +46,7 @@ def test_layerwise_sam(some: Some, executor: Executor) -> None:
 
 @EXECUTORS
 def test_last_sam(some: Some, executor: Executor) -> None:
-    """The gradient is kept from visit to visit."""
+    """The gradient is kept from request to request."""
     trace = last_sam.run(*slower(some, 0.9), rho=0.3)
     run_folder = agree(
         "last_sam(rho=0.3) + server_sgd(0.9) + all_clients()", trace, some, executor=executor
@@ -58,7 +58,7 @@ def test_last_sam(some: Some, executor: Executor) -> None:
 
 
 def drawn(problem: Problem, plan: Plan, share: float) -> list[dict[int, list[int]]]:
-    """What FedALA draws in each visit with the seed 0: a share of the client's examples."""
+    """What FedALA draws in each request with the seed 0: a share of the client's examples."""
     found: list[dict[int, list[int]]] = []
     for t, cohort in enumerate(plan.cohorts):
         found.append({})
@@ -73,7 +73,7 @@ def drawn(problem: Problem, plan: Plan, share: float) -> list[dict[int, list[int
 @EXECUTORS
 @pytest.mark.parametrize(("share", "threshold"), [(0.7, 0.1), (1.0, 1e-6), (0.01, 100.0)])
 def test_fedala(some: Some, share: float, threshold: float, executor: Executor) -> None:
-    """The last two tensors are blended; with a tight threshold the passes of a second visit go on
+    """The last two tensors are blended; with a tight threshold the passes of a second request go on
     longer."""
     problem, plan = some
     settings = {"eta_m": 0.4, "threshold": threshold, "high": [5, 6, 7], "batch": 2}

@@ -23,7 +23,7 @@ SIZES, SHAPE = (3, 5, 4), (3, 8, 12)
 
 @dataclass
 class Drawn:
-    """The numbers that a piece draws in a visit."""
+    """The numbers that a piece draws in a request."""
 
     rng: torch.Generator
 

@@ -163,7 +163,7 @@ def test_wrong_settings_are_refused(text: str, sentence: str) -> None:
         parse(text, "model")
 
 
-def test_letters_come_in_rows() -> None:
+def test_requests_come_in_rows() -> None:
     with pytest.raises(SettingError, match=r"rows of letters.* found \(3, 8, 8\)"):
         char_lstm().build((3, 8, 8), 10)
 

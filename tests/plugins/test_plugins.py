@@ -90,7 +90,7 @@ def test_a_plugin_file_is_named_everywhere(
     assert main(["report", out, "--plugin", str(path)]) == 0
 
 
-def test_a_run_is_taken_up_without_its_plugin_or_with_another(
+def test_a_run_is_resumed_without_its_plugin_or_with_another(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, run = written(tmp_path), str(tmp_path / "run")

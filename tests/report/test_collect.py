@@ -199,7 +199,7 @@ def test_models_of_planes_and_lines_are_called_by_their_methods(tmp_path: Path) 
     )
 
 
-def test_a_shadow_is_named_beside_its_method(tmp_path: Path) -> None:
+def test_an_average_is_named_beside_its_method(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a", method="fedavg() + swa()")
     grid = {"x": [0.0, 1.0], "y": [0.0, 1.0], "loss": [[1.0, 2.0], [3.0, 4.0]]}
     write_analysis(run, "surface", {"model": "swa"}, grid)

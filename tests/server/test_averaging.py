@@ -193,7 +193,7 @@ def test_the_mean_of_the_cohort() -> None:
         close(found, mean)
 
 
-def test_the_mean_of_everybody() -> None:
+def test_the_mean_of_all_clients() -> None:
     assert AllClients().needs_replies
     expected = [(A + B) / 4, (A + C) / 4, (B + D + C + A) / 4]
     for found, mean in zip(hear(AllClients(), ROUNDS), expected, strict=True):

@@ -19,14 +19,14 @@ from fedflat.core.json_schema import check
 from fedflat.errors import SettingError
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
-from fedflat.experiments.run_folder.schema import EXPERIMENT, HOW
+from fedflat.experiments.run_folder.schema import EXECUTION, EXPERIMENT
 from fedflat.report.run_command import command
 from fedflat.settings.groups import MACHINE, SETTINGS, LocalSettings, RunSettings
 from fedflat.settings.setting import Setting, about, setting, settings_of
 from fedflat.settings.setting import check as check_ranges
 from fedflat.settings.signature import STUB, signed, stub
 
-SAID: dict[str, Any] = {
+VALUES: dict[str, Any] = {
     "on": "digits(clients=7)",
     "model": "logistic()",
     "rounds": 30,
@@ -78,9 +78,9 @@ def stored_value(saved: dict[str, Any], one: Setting) -> Any:
 def test_python_the_file_and_the_printed_command_know_every_setting(one: Setting) -> None:
     """Said in Python it stands in run.json; the command made from there, typed, says the same
     again."""
-    output = {"on": "digits()", "model": "mlp()", "rounds": 12, one.name: SAID[one.name]}
+    output = {"on": "digits()", "model": "mlp()", "rounds": 12, one.name: VALUES[one.name]}
     saved = ff.experiment("fedavg", **output).as_json()
-    assert stored_value(saved, one) == SAID[one.name]
+    assert stored_value(saved, one) == VALUES[one.name]
     check(json.loads(json.dumps(saved)), EXPERIMENT)
     words = shlex.split(command(ExperimentTexts.from_json(saved), {}))
     assert one.option in words
@@ -90,7 +90,7 @@ def test_python_the_file_and_the_printed_command_know_every_setting(one: Setting
 
 
 def test_every_setting_is_tried() -> None:
-    assert set(SAID) == {one.name for one in TYPEABLE}
+    assert set(VALUES) == {one.name for one in TYPEABLE}
 
 
 def test_the_stub_for_type_checkers_is_up_to_date() -> None:
@@ -110,7 +110,7 @@ def test_the_signature_names_every_setting_with_its_default(function: Any) -> No
 
 
 def test_where_the_computing_is_done_is_kept_by_the_same_names() -> None:
-    check(ExecutionConfig().__dict__, HOW)
+    check(ExecutionConfig().__dict__, EXECUTION)
     assert list(ExecutionConfig().__dict__) == [one.name for one in MACHINE]
 
 

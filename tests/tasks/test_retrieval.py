@@ -136,7 +136,7 @@ def test_mining_follows_the_clients_own_model(executor: str) -> None:
     )
     assert not torch.equal(
         seen.model.params, again.model.params
-    )  # looked up once a visit, it chooses others
+    )  # looked up once a request, it chooses others
 
 
 @pytest.mark.parametrize(("examples", "warned"), [(8, True), (16, False)])

@@ -141,7 +141,7 @@ def test_what_a_task_cannot_do_is_refused_in_a_sentence(
         ff.run(method, on=on, task=task, model=model, rounds=1, clients_per_round=2, quiet=True)
 
 
-def test_classes_are_watched_where_there_are_some(tmp_path: Path) -> None:
+def test_classes_are_recorded_where_there_are_some(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"record: regression\(\) has no class per example"):
         ff.run(
             "fedavg",

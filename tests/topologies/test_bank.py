@@ -37,8 +37,8 @@ def setting(seed: int, superclients: list[list[int]]) -> tuple[Problem, Plan]:
     return problem, replace(plan, cohorts=superclients)
 
 
-def visits(problem: Problem, plan: Plan, topology: str) -> list[list[list[int]]]:
-    """The clients that each model visits in each round, in order, as the topology says."""
+def clients_of_models(problem: Problem, plan: Plan, topology: str) -> list[list[list[int]]]:
+    """The clients that train each model in each round, in order, as the topology says."""
     setup = prepare(
         on_quadratics(
             parse("fedavg", "method"), problem, plan, topology=parse(topology, "topology")
@@ -59,7 +59,7 @@ def test_the_twin(spec: str, R: int | None, executor: Executor) -> None:
     last."""
     problem, plan = setting(3, [[0, 1], [2, 3], [1, 0], [3, 2], [0, 3], [2, 0], [3, 1]])
     topology = f"bank({SAID}, R={spec})"
-    chains = visits(problem, plan, topology)
+    chains = clients_of_models(problem, plan, topology)
     for each, cohort in zip(chains, plan.cohorts, strict=True):
         assert [sorted(chain) for chain in each] == [GROUPS[i] for i in cohort]
     twin = fedasyncseq.run(problem, plan, chains, R)
@@ -120,7 +120,7 @@ def test_where_models_go(groups: int, chains: int) -> None:
     assert [again.server.select(t) for t in (29, 3)] == [setup.server.select(t) for t in (29, 3)]
 
 
-def test_stopped_and_gone_on_with_between_meetings(tmp_path: Path) -> None:
+def test_stopped_and_resumed_between_meetings(tmp_path: Path) -> None:
     exp = experiment("fedavgm() + ema()", topology="bank(4, R=4)")
     begin(exp, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
@@ -143,7 +143,7 @@ def test_what_is_sent_is_what_fedseq_sends() -> None:
 
 @pytest.mark.parametrize(("R", "every"), [("2", 2), ("'never'", 6), ("1", 1)])
 def test_models_wait_for_each_other_when_they_meet(R: str, every: int) -> None:
-    """By hand, with superclients of one client: each model's visits come one after the other, and
+    """By hand, with superclients of one client: each model's requests come one after the other, and
     so do each client's; models do not wait for each other besides."""
     clock = parse("devices(speed=lognormal(5, 1.0), latency=0.1)", "clock")
     setup = prepare(

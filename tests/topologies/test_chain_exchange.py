@@ -30,7 +30,7 @@ CHOICES: dict[str, Callable[..., int]] = {"first": min, "last": max}
 
 
 class Within:
-    """An executor that has another one's crew."""
+    """An executor that has another one's client pool."""
 
     @contextmanager
     def open(self, *words: Any) -> Any:
@@ -132,8 +132,8 @@ def test_who_is_missing_ends_its_own_chain_only() -> None:
     assert result.ledger.missing == 1
 
 
-def test_a_run_that_fails_makes_no_more_visits() -> None:
-    """The last visit of the last chain fails first: the chains before it are not waited for."""
+def test_a_run_that_fails_makes_no_more_requests() -> None:
+    """The last request of the last chain fails first: the chains before it are not waited for."""
     exp = experiment(f"fedseq({UNEQUAL})", rounds=1, sampler=ClientSampler(cohorts=[[0, 1, 2]]))
     [*_, last] = prepare(exp).server.select(0)["server"]
     ahead = Ahead(choice="last", absent=last[-1])
@@ -195,6 +195,6 @@ def test_models_of_a_bank_ask_at_once(method: str, choice: str, clock: str | Non
 
 
 @pytest.mark.slow
-def test_workers_make_the_visits_of_a_bank() -> None:
+def test_workers_make_the_requests_of_a_bank() -> None:
     exp = experiment("fedavgm() + mixup()", topology=BANK)
     same(train(exp, executor=Workers(2)), train(exp, executor=InProcess(threads=1)))

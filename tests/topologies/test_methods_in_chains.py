@@ -49,7 +49,7 @@ def in_chains(text: str) -> Experiment:
 
 
 class Whole:
-    """Clients of a star are the chains of another run: a visit goes through all their clients, one
+    """Clients of a star are the chains of another run: a request goes through all their clients, one
     after the other."""
 
     def __init__(self, chains: RunSetup) -> None:

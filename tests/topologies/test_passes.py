@@ -85,8 +85,8 @@ def test_the_first_pass_is_what_one_pass_is() -> None:
 
 
 @pytest.mark.parametrize("method", ["fedavg", "sam(0.1) + mixup()"])
-def test_every_visit_has_its_own_batches(method: str) -> None:
-    """A chain by hand, visit by visit, each with its number; in another process and on the wire
+def test_every_request_has_its_own_batches(method: str) -> None:
+    """A chain by hand, request by request, each with its number; in another process and on the wire
     too."""
     exp = experiment(f"fedseq(1, passes=2) + {method}", rounds=1, sampler=ClientSampler(clients=1))
     setup = prepare(exp)
@@ -114,7 +114,7 @@ def test_every_visit_has_its_own_batches(method: str) -> None:
         assert torch.equal(model.params, start.params - (start.params - x))
 
 
-def test_a_visit_s_number_changes_every_draw_and_none_is_today_s() -> None:
+def test_a_request_s_number_changes_every_draw_and_none_is_today_s() -> None:
     local = experiment().local
     first, again = ([b.tolist() for b in local.batches(3, 5, 1, 12, request)] for request in (0, 1))
     assert first == [b.tolist() for b in local.batches(3, 5, 1, 12)] != again
@@ -182,7 +182,7 @@ def test_fedseq2par_is_the_twin(spec: str) -> None:
 @pytest.mark.parametrize(
     "spec", ["fedseq(2, passes=2) + sam(0.1)", GROWING + " + fedavgm() + wima(2)"]
 )
-def test_stopped_and_gone_on_with(spec: str, tmp_path: Path) -> None:
+def test_stopped_and_resumed(spec: str, tmp_path: Path) -> None:
     """At every round of the run, so also just before and after clients are put together anew."""
     exp = experiment(spec, sampler=ClientSampler(clients=3))
     begin(exp, tmp_path / "whole")

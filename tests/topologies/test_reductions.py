@@ -72,7 +72,7 @@ def test_fedseq_with_chains_of_one_is_fedavg() -> None:
             same(found, alone)
 
 
-def test_one_chain_of_everybody_is_fedcyclic() -> None:
+def test_one_chain_of_all_clients_is_fedcyclic() -> None:
     """The same clients in the same order, where that is given: the same bits."""
     orders = [
         tuple(prepare(experiment("fedseq(1)")).server.select(t)["server"][0]) for t in range(6)
@@ -100,7 +100,7 @@ def test_however_clients_are_drawn(kind: str) -> None:
     same(result("fedavg", f"chains(groups={SINGLE})", sampler=sampler), alone)
 
 
-def test_one_chain_of_everybody_is_a_loop() -> None:
+def test_one_chain_of_all_clients_is_a_loop() -> None:
     """One client after the other, each from where the one before it ended."""
     exp = experiment(
         "fedsam(0.1)", topology="chains(groups=1)", rounds=2, sampler=ClientSampler(clients=1)

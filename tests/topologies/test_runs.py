@@ -84,13 +84,13 @@ def test_workers_give_the_same_bits_and_stacks_the_same_numbers(topology: str) -
 
 
 @pytest.mark.parametrize(
-    ("method", "visits"),
+    ("method", "requests"),
     [
         ("fedseq(groups=4, passes=2)", 57),
         pytest.param("fedseq2par(growth=linear(0.2, b=2))", 51, marks=pytest.mark.slow),
     ],
 )
-def test_kill_9_in_the_middle_of_chains(method: str, visits: int, tmp_path: Path) -> None:
+def test_kill_9_in_the_middle_of_chains(method: str, requests: int, tmp_path: Path) -> None:
     """A round is taken over whole: what was under way is made again, and the bytes at the end are
     the same."""
     words = [
@@ -115,7 +115,11 @@ def test_kill_9_in_the_middle_of_chains(method: str, visits: int, tmp_path: Path
     part, whole = tmp_path / "part", tmp_path / "whole"
     kill_when_stopped(
         start(
-            *words, "--out", str(part), start_new_session=True, stop_after=(LOCAL_TRAINING, visits)
+            *words,
+            "--out",
+            str(part),
+            start_new_session=True,
+            stop_after=(LOCAL_TRAINING, requests),
         )
     )
     assert 3 < newest(part) < 10

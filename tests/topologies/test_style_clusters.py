@@ -209,7 +209,7 @@ def world(
 STYLED = "style_clusters(by_style(fewest=2, most=5))"
 
 
-class Kept(RunFolder):
+class RecordingRunFolder(RunFolder):
     """Keeps the server's models."""
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
@@ -218,7 +218,7 @@ class Kept(RunFolder):
 
 def final_models(exp: Experiment) -> tuple[Any, dict[str, Model]]:
     """The run, and the server's models at its end."""
-    run_folder = Kept()
+    run_folder = RecordingRunFolder()
     return train(exp, run_folder=run_folder, executor=InProcess(threads=1)), run_folder.models
 
 

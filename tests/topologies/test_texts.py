@@ -92,7 +92,7 @@ def test_it_is_a_value(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SAME)
-def test_it_is_written_down_and_gone_on_with(text: str, tmp_path: Path) -> None:
+def test_it_is_written_down_and_resumed(text: str, tmp_path: Path) -> None:
     exp = experiment(f"{text} + sam(0.1)")
     saved = json.loads(json.dumps({**exp.as_json(), "loss": "cross_entropy"}))
     assert saved["topology"] == repr(parse(SAME[text], "topology"))
@@ -167,7 +167,7 @@ def test_different_topologies_in_one_study(
 
 
 def test_virtual_clients() -> None:
-    """FedVC is the sampler, the visits and the weights of three options."""
+    """FedVC is the sampler, the requests and the weights of three options."""
     options = {"sampler": ClientSampler(clients=2, kind="by_size"), "weighting": "uniform"}
     local = experiment().local
     apart = result(experiment(local=replace(local, virtual=6), **options))

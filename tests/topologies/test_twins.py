@@ -56,7 +56,7 @@ def test_a_cohort_cut_into_chains(n: int, more: dict[str, Any], executor: Execut
     )
 
 
-def test_superclients_are_visited_in_an_order_drawn_in_every_round() -> None:
+def test_superclients_run_in_an_order_drawn_in_every_round() -> None:
     """The twin is told the order; it is of all the superclient's own clients, and not always the
     same."""
     problem, plan = setting(4)
@@ -73,7 +73,7 @@ def test_superclients_are_visited_in_an_order_drawn_in_every_round() -> None:
 
 
 def order_of(problem: Problem, plan: Plan, t: int, i: int) -> list[int]:
-    """The order of a superclient's visits, as the topology says it."""
+    """The order of a superclient's requests, as the topology says it."""
     topology = parse(f"chains(groups={SAID})", "topology")
     setup = prepare(experiment(parse("fedavg", "method"), problem, plan, topology=topology))
     [chain] = [chain for chain in setup.server.select(t)["server"] if chain[0] in GROUPS[i]]
@@ -120,7 +120,7 @@ def test_clusters_that_meet(every: int, more: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_two_workers_make_the_visits_of_different_chains() -> None:
+def test_two_workers_make_the_requests_of_different_chains() -> None:
     problem, plan = setting(9)
     here = replay("fedavg", problem, plan, "chains(cut=3)")
     there = replay("fedavg", problem, plan, "chains(cut=3)", executor=Workers(2))

@@ -111,7 +111,7 @@ def test_numbers_are_judged_by_their_error() -> None:
     assert added[1] > added[0] > 0.02
 
 
-def test_stopped_and_taken_up_again() -> None:
+def test_stopped_and_resumed() -> None:
     learner, data = network(), images(12)
     model = learner.initial()
     kinds = ["snow", "gaussian_noise", "motion_blur"]
@@ -126,8 +126,8 @@ def test_stopped_and_taken_up_again() -> None:
     assert messages[1:] == [
         (2 + 5 * i + j, 16, kind) for i, kind in enumerate(kinds) for j in range(5)
     ]
-    walk = evaluate_corruptions(learner, model, data, kinds=kinds)
-    found = dict([next(walk), next(walk)])
+    values = evaluate_corruptions(learner, model, data, kinds=kinds)
+    found = dict([next(values), next(values)])
     assert list(found) == ["clean", "snow"]
     learner.flat.load(torch.zeros(learner.flat.layout.dim))
     found |= evaluate_corruptions(learner, model, data, kinds=kinds, known=found)

@@ -184,7 +184,7 @@ def test_ctrl_c_leaves_the_profile_of_what_was_done(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workers_are_asked_in_the_middle_of_a_visit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_are_asked_in_the_middle_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was killed gives nothing; one at work tells what it has seen so far."""
     monkeypatch.setattr(worker_samples, "PATIENCE", 600.0)
     setup = prepare(experiment(model=Slow(), sampler=Cohorts(clients=5)))

@@ -29,7 +29,7 @@ ALL = "drift,alignment,norms,features,classes,delta_eps,client_lambda"
 
 
 def experiment(method: str = "fedavg", **more: Any) -> Experiment:
-    """Four rounds in float64, two epochs a visit; the second and the fourth are evaluated."""
+    """Four rounds in float64, two epochs a request; the second and the fourth are evaluated."""
     settings: dict[str, Any] = {
         "model": mlp([3]),
         "rounds": 4,
@@ -79,7 +79,7 @@ def module_at(exp: Experiment, w: Tensor) -> nn.Module:
     return module
 
 
-def walk(exp: Experiment, t: int, client: int, sent: Tensor) -> list[Tensor]:
+def local_train(exp: Experiment, t: int, client: int, sent: Tensor) -> list[Tensor]:
     """Where a client of FedAvg stands after each of its steps."""
     module, (x, y) = module_at(exp, sent), examples(client)
     sgd = torch.optim.SGD(module.parameters(), lr=0.05)

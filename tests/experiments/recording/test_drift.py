@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pytest
 
-from experiments.recording.record_one import cohort, experiment, record, seen, walk
+from experiments.recording.record_one import cohort, experiment, local_train, record, seen
 from fedflat.client.local import LocalTraining
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
@@ -45,19 +45,19 @@ def test_a_plain_loop(executor: Executor) -> None:
     run_folder = record(exp, "drift", executor)
     assert list(seen(run_folder, "drift")) == [1, 2, 3, 4]
     for t, sent in enumerate(run_folder.models[:-1]):
-        walks = [walk(exp, t, client, sent) for client in cohort(exp, t)]
-        ends = [[points[(e + 1) * len(points) // 3 - 1] for e in range(3)] for points in walks]
+        paths = [local_train(exp, t, client, sent) for client in cohort(exp, t)]
+        ends = [[points[(e + 1) * len(points) // 3 - 1] for e in range(3)] for points in paths]
         expected = fmean(fmean(float((w - sent).norm()) for w in mine) for mine in ends)
         assert seen(run_folder, "drift")[t + 1] == pytest.approx(expected, rel=1e-9)
 
 
-def test_steps_end_when_the_visit_does() -> None:
+def test_steps_end_when_the_request_does() -> None:
     """Four steps of three examples are two whole epochs of a client with six, and yet its end is
     all that counts."""
     exp = experiment(local=LocalTraining(steps=4, batch_size=3, lr=0.05))
     run_folder = record(exp, "drift")
     for t, sent in enumerate(run_folder.models[:-1]):
-        ends = [walk(exp, t, client, sent)[-1] for client in cohort(exp, t)]
+        ends = [local_train(exp, t, client, sent)[-1] for client in cohort(exp, t)]
         assert seen(run_folder, "drift")[t + 1] == pytest.approx(
             fmean(float((w - sent).norm()) for w in ends), rel=1e-9
         )
@@ -71,12 +71,12 @@ def test_from_what_was_sent_and_probes_do_not_count() -> None:
     exp = experiment("naive_fedgloss(rho_s=0.5, admm=False)")
     run_folder = record(exp, "drift")
     sent = run_folder.models[0]
-    answers = [sent - walk(exp, 0, client, sent)[-1] for client in cohort(exp, 0)]
+    answers = [sent - local_train(exp, 0, client, sent)[-1] for client in cohort(exp, 0)]
     sizes = [len(prepare(exp).fed.data(client)) for client in cohort(exp, 0)]
     delta = sum(size * answer for size, answer in zip(sizes, answers, strict=True)) / sum(sizes)
     moved = sent + 0.5 * delta / delta.norm()
-    walks = [walk(exp, 0, client, moved) for client in cohort(exp, 0)]
-    ends = [(points[len(points) // 2 - 1], points[-1]) for points in walks]
+    paths = [local_train(exp, 0, client, moved) for client in cohort(exp, 0)]
+    ends = [(points[len(points) // 2 - 1], points[-1]) for points in paths]
     expected = fmean(fmean(float((w - moved).norm()) for w in mine) for mine in ends)
     assert seen(run_folder, "drift")[1] == pytest.approx(expected, rel=1e-9)
 

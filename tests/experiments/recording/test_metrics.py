@@ -16,10 +16,10 @@ from experiments.recording.record_one import (
     cohort,
     examples,
     experiment,
+    local_train,
     module_at,
     record,
     seen,
-    walk,
 )
 from experiments.small import data
 from fedflat.client.training import Request, run_client
@@ -163,7 +163,7 @@ def test_the_sharpness_of_clients_models(executor: Executor) -> None:
             named = {name: part.view(shape) for (name, shape, _), part in parts}
             return cross_entropy(functional_call(module, named, (x,)), y)  # noqa: B023
 
-        whole = torch.autograd.functional.hessian(loss, walk(exp, 1, client, sent)[-1])
+        whole = torch.autograd.functional.hessian(loss, local_train(exp, 1, client, sent)[-1])
         assert found[str(client)] == pytest.approx(
             float(torch.linalg.eigvalsh(whole)[-1]), rel=1e-4
         )
@@ -172,7 +172,7 @@ def test_the_sharpness_of_clients_models(executor: Executor) -> None:
 @pytest.mark.parametrize(
     "executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"]
 )
-def test_the_sharpness_is_that_of_the_end_of_the_walk(executor: Executor) -> None:
+def test_the_sharpness_is_that_of_the_end_of_local_training(executor: Executor) -> None:
     """FedSpeed sends ``w_k - lam sigma_k`` back, and the model is ``w_k``."""
     exp = replace(experiment("fedspeed(rho=0.1, lam=0.5)"), evaluate=EvaluationSchedule(every=1))
     setup, found = prepare(exp), seen(record(exp, "client_lambda", executor), "client_lambda")[1]

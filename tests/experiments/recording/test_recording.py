@@ -101,7 +101,7 @@ def test_no_number_of_any_method_changes(text: str) -> None:
         )
 
 
-def test_nothing_watched_is_nothing_done() -> None:
+def test_nothing_recorded_is_nothing_done() -> None:
     setup = prepare(experiment())
     nobody = Recorder.of(setup, None)
     notes: dict[str, dict[str, torch.Tensor]] = {}
@@ -172,7 +172,7 @@ def test_alignment_does_not_reach_over_rounds_without_recording(tmp_path: Path) 
     assert [row["round"] for row in read_rows(tmp_path / "run", "recorded")] == [4]
 
 
-def test_runs_and_studies_are_watched_as_they_are_asked_to(tmp_path: Path) -> None:
+def test_runs_and_studies_record_what_is_set(tmp_path: Path) -> None:
     settings = {"on": ON, "rounds": 3, "clients_per_round": 2, "model": "logistic", "threads": 1}
     noted: list[str] = []
     stop = Reporter(announce=lambda exp, place, total: stop_at(2), note=noted.append)

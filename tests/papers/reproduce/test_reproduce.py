@@ -147,7 +147,7 @@ def test_more_cores_for_each_run_give_the_same_bits(whole: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_cut_and_gone_on_with_is_the_whole(
+def test_cut_and_resumed_is_the_whole(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine, out = table(tmp_path), tmp_path / "out"
@@ -211,7 +211,7 @@ def test_a_cell_asked_for_is_run_alone_and_the_whole_folder_by_its_name(tmp_path
 
 
 @pytest.mark.slow
-def test_stopped_three_ways_and_gone_on_with_is_the_same_to_the_byte(
+def test_stopped_three_ways_and_resumed_is_the_same_to_the_byte(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine, out = table(tmp_path), tmp_path / "out"

@@ -150,7 +150,7 @@ def test_the_run_does_not_change(topology: str, executor: Any) -> None:
     assert requests == sorted(requests)
 
 
-def test_everybody_who_visits_agrees(tmp_path: Path) -> None:
+def test_every_request_agrees(tmp_path: Path) -> None:
     found = []
     for name, executor in (
         ("here", ff.InProcess(1)),
@@ -178,8 +178,8 @@ def test_stopped_and_resumed(tmp_path: Path) -> None:
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_visit_by_hand() -> None:
-    """Two visits, with plain PyTorch: D is the model that was sent with a line on its outputs, G is
+def test_a_request_by_hand() -> None:
+    """Two requests, with plain PyTorch: D is the model that was sent with a line on its outputs, G is
     kept."""
     exp = ff.experiment("fedavg", **RUN, attack=GAN, dtype="float64")
     attack, attacked = exp.attack, attacked_by(exp)

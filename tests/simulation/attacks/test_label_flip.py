@@ -344,7 +344,7 @@ def test_attackers_train_on_what_they_say(topology: str) -> None:
 
 
 @pytest.mark.parametrize("topology", ["star()", CHAINS])
-def test_everybody_who_visits_agrees(topology: str) -> None:
+def test_every_request_agrees(topology: str) -> None:
     exp = ff.experiment("fedavg", **{**RUN, "rounds": 2}, topology=topology, attack=FLIP)
     here, there, stacked = (
         ff.train(exp, executor=one) for one in (ff.InProcess(1), Loopback(), ff.Stacked())
