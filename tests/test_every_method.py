@@ -670,7 +670,9 @@ def test_a_round_that_is_broken_off_leaves_nothing_behind(
 
 
 def _timeless(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if key not in ("training", "seconds")}
+    return {
+        key: value for key, value in row.items() if key not in ("training", "seconds", "evaluation")
+    }
 
 
 @dataclass

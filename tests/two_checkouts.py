@@ -31,6 +31,7 @@ HERE = Path(__file__).resolve()
 CLOCK = {
     "training",
     "seconds",
+    "evaluation",
     "took",
     "made",
     "machine",

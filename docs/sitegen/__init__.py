@@ -9,7 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sitegen import api, cards, commands, docstrings, drawings, gallery, links, navigation
+from sitegen import (
+    accessibility,
+    api,
+    cards,
+    commands,
+    docstrings,
+    drawings,
+    gallery,
+    links,
+    navigation,
+)
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -61,4 +71,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", drawings.inline_drawings)
     app.connect("source-read", links.leave_out)
     app.connect("build-finished", drawings.write_colours)
+    app.connect("build-finished", accessibility.make_accessible)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

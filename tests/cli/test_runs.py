@@ -159,7 +159,7 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
             "seeding": "round",
             "cohorts": [[3, 1], [0, 2]],
         },
-        "evaluate": {"every": 2, "select_by": None, "patience": None, "last": 1},
+        "evaluate": {"every": 2, "examples": None, "select_by": None, "patience": None, "last": 1},
         "validation": None,
         "validation_by": "examples",
         "seed": 5,

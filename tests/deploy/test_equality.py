@@ -16,7 +16,7 @@ from fedflat.deploy.extra import missing_packages
 pytestmark = pytest.mark.skipif(
     bool(missing_packages()), reason="needs the extra fedflat[deploy], which is not installed"
 )
-CLOCKS = ("training", "seconds", "chain")
+CLOCKS = ("training", "seconds", "evaluation", "chain")
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

@@ -116,7 +116,11 @@ def go_on(
 def timeless(rows: Any) -> list[dict[str, Any]]:
     """Evaluations without what a clock says."""
     return [
-        {key: value for key, value in row.items() if key not in ("training", "seconds")}
+        {
+            key: value
+            for key, value in row.items()
+            if key not in ("training", "seconds", "evaluation")
+        }
         for row in rows
     ]
 

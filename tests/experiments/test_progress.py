@@ -328,9 +328,5 @@ def test_a_study_is_reported_with_its_time_left(tmp_path: Path) -> None:
     assert [place for place, _ in ticks] == [1, 1, 2, 2, 3, 3]
     for place, one in ticks:
         later = 3 - place
-        expected = (
-            None
-            if not later
-            else pytest.approx(one.seconds_per_round * (2 - one.round + 2 * later))
-        )
+        expected = None if not later else pytest.approx(one.left + one.whole * later)
         assert one.study_left == expected

@@ -88,7 +88,7 @@ def alike(one: Any, other: Any, config: dict[str, float]) -> None:
     """The same names, and the same numbers up to rounding; times left out."""
     if isinstance(one, dict):
         assert one.keys() == other.keys()
-        for key in one.keys() - {"training", "seconds"}:
+        for key in one.keys() - {"training", "seconds", "evaluation"}:
             alike(one[key], other[key], config)
     elif isinstance(one, float):
         assert other == pytest.approx(one, rel=config["rtol"], abs=config["atol"], nan_ok=True)

@@ -44,6 +44,7 @@ VALUES: dict[str, Any] = {
     "virtual": 8,
     "drop_last": True,
     "eval_every": 6,
+    "eval_examples": 9,
     "eval_last": 2,
     "select_by": "last",
     "patience": 4,

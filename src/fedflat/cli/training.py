@@ -32,9 +32,10 @@ from fedflat.experiments.study import Reporter, resume, run_many, run_one
 from fedflat.files import Damaged, parse_json, read_bytes
 from fedflat.registry.plugins import plugin_words
 from fedflat.report import write_report
+from fedflat.server.ledger import time_spent
 from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.tasks.headline import Headline, common_target
-from fedflat.text_table import duration, size
+from fedflat.text_table import size
 
 
 def train_new(args: Namespace, methods: list[str]) -> int:
@@ -193,9 +194,9 @@ def _conclude(results: list[Result], args: Namespace, folder: Path) -> None:
     own = summarise(named, target)
     print(printable_lines(table(own, target, last, args.style, room, prose=[*labels.values()])))
     if not args.quiet:
-        spent = sum(r.ledger.seconds for r in results)
         sent = sum(r.ledger.sent for r in results)
-        print(f"\n{duration(spent)}, {size(sent)} sent. Results are in {folder}", file=sys.stderr)
+        spent = time_spent([result.ledger for result in results])
+        print(f"\n{spent}; {size(sent)} sent. Results are in {folder}", file=sys.stderr)
     if study:
         page = folder / "report.html"
         write_report([folder], page, labels=labels)

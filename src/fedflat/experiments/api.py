@@ -15,14 +15,9 @@ from fedflat.errors import MOST_RUNS, SettingError, number, shown
 from fedflat.execution.profiling.profiled import Wanted
 from fedflat.experiments import study
 from fedflat.experiments.console import reporter_for
+from fedflat.experiments.evaluation_schedule import EvaluationSchedule
 from fedflat.experiments.execution_config import ExecutionConfig
-from fedflat.experiments.experiment import (
-    EvaluationSchedule,
-    Experiment,
-    data_set,
-    default_model,
-    task_of,
-)
+from fedflat.experiments.experiment import Experiment, data_set, default_model, task_of
 from fedflat.experiments.results.results import Result, Results
 from fedflat.experiments.run_folder.run_folder import PAUSE
 from fedflat.experiments.search_space import Configuration, families
@@ -30,7 +25,7 @@ from fedflat.experiments.study import Reporter, run_many, run_one
 from fedflat.registry.plain_values import plain
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
-from fedflat.settings.groups import MACHINE, SETTINGS, last_tenth
+from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.settings.signature import refuse_unknown, signed
 from fedflat.tasks.own_loss import LossFn
 
@@ -67,7 +62,7 @@ def experiment(
     number("run", "rounds", rounds, low=1, whole=True)
     on = data_set(on)
     own, local, sampler = dict[str, Any](), dict[str, Any](), dict[str, Any]()
-    evaluate: dict[str, Any] = {"every": max(1, rounds // 100), "last": last_tenth(rounds)}
+    evaluate = dict[str, Any]()
     groups = {"local": local, "sampler": sampler, "evaluate": evaluate}
     for one in SETTINGS:
         given: Any = settings.get(one.name)
@@ -88,7 +83,7 @@ def experiment(
         rounds=rounds,
         local=LocalTraining(**local),
         sampler=ClientSampler(**sampler),
-        evaluate=EvaluationSchedule(**evaluate),
+        evaluate=EvaluationSchedule.of(rounds, evaluate),
         seed=seed,
         loss=loss,
         **own,

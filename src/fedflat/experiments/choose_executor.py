@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 
 import torch
 
@@ -19,6 +18,7 @@ from fedflat.execution.in_process import SMALL, InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers, cores, pickle_job
 from fedflat.experiments.prepare import describers_of
+from fedflat.experiments.run_cost import request_seconds
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.client_selection import selected_clients
 
@@ -84,21 +84,10 @@ class RunLoad:
 
 def seconds(setup: RunSetup) -> float:
     """Estimated seconds of one request with one thread, from clients of the first round."""
-    local, registry, cost = setup.exp.local, setup.registry, setup.exp.method.cost
-    server = setup.server
+    server, registry = setup.server, setup.registry
     first = selected_clients(server.select(0)) if server.groups_known else registry.clients
-    cohort = first[:LOOKED_AT]
-    sizes = [registry.size(client) for client in cohort]
-    steps = fmean(
-        local.planned_steps(0, client, size) for client, size in zip(cohort, sizes, strict=True)
-    )
-    times, used = (
-        cost.gradients * cost.local_trainings,
-        min(local.batch_size, local.virtual or fmean(sizes)),
-    )
-    return forward_cost(setup.job.learner).seconds(
-        steps * times, steps * times * used + cost.full_gradients * fmean(sizes)
-    )
+    sizes = [(client, registry.size(client)) for client in first[:LOOKED_AT]]
+    return request_seconds(setup, forward_cost(setup.job.learner), sizes)
 
 
 def choose(loads: Sequence[RunLoad]) -> tuple[Executor, str]:

@@ -33,6 +33,7 @@ from fedflat.errors import FedflatError
 from fedflat.execution.client_pool import ClientPool
 from fedflat.execution.client_states import ClientStates
 from fedflat.experiments.eval_models import EvalModels, Routing, eval_models_of
+from fedflat.experiments.evaluated_examples import with_fewer_tests
 from fedflat.experiments.prepare import attacked_run
 from fedflat.experiments.reported_models import ReportedModels
 from fedflat.experiments.run_folder.jsonl_log import Row
@@ -314,7 +315,7 @@ def open_evaluator(setup: RunSetup, reported: ReportedModels, pool: ClientPool) 
     return kind(
         pool,
         job.learner,
-        setup.fed,
+        with_fewer_tests(setup.fed, exp.evaluate.examples),
         setup.registry,
         reported,
         exp.method.evaluations,

@@ -25,18 +25,15 @@ from fedflat.data.info import VALIDATION
 from fedflat.data.sets.with_validation import WithValidation
 from fedflat.data.unlabelled import WHY, without_labels
 from fedflat.errors import RunError, SettingError
+from fedflat.experiments.evaluation_schedule import EvaluationSchedule
 from fedflat.experiments.privacy_check import check_privacy
-from fedflat.experiments.run_folder.experiment_texts import (
-    ExperimentInfo,
-    ExperimentTexts,
-    selects_by_validation,
-)
+from fedflat.experiments.run_folder.experiment_texts import ExperimentInfo, ExperimentTexts
 from fedflat.experiments.run_folder.plugins_needed import needs_of, refuse_unmet
 from fedflat.models.spec import ModelSpec
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
 from fedflat.server.piece import ServerPiece
-from fedflat.settings.groups import CONTIGUOUS, DIRECT, SETTINGS, EvaluateSettings, RunSettings
+from fedflat.settings.groups import CONTIGUOUS, DIRECT, SETTINGS, RunSettings
 from fedflat.settings.setting import Setting, settings_of
 from fedflat.tasks.headline import Headline
 from fedflat.tasks.own_loss import LossFn
@@ -44,21 +41,6 @@ from fedflat.tasks.task import Task
 
 TASKS_OWN = "cross_entropy"
 """How run.json writes that no loss was given in Python."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluationSchedule(EvaluateSettings):
-    """When to evaluate: every so many rounds, in each of the last ones, and at the end."""
-
-    def rounds(self, end: int, *ends: int) -> frozenset[int]:
-        """The rounds before ``end`` that models are evaluated in; ``end`` and ``ends`` stop a run."""
-        last = {t for one in (end, *ends) for t in range(max(0, one - self.last), one)}
-        return frozenset({*range(self.every - 1, end, self.every), *last} & {*range(end)})
-
-    @property
-    def by_validation(self) -> bool:
-        """Whether the validation set chooses the model that the run reports."""
-        return selects_by_validation(self.select_by, self.patience)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +218,7 @@ class Experiment(RunSettings):
             run,
             local,
             asdict(self.sampler),
-            asdict(self.evaluate),
+            self.evaluate.texts(),
             self.headline,
             needs_of([repr(self.method), *named, *local.values()]),
         )

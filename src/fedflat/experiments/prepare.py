@@ -18,6 +18,7 @@ from fedflat.data.federation import Federation
 from fedflat.data.files.paths import data_place
 from fedflat.errors import SettingError
 from fedflat.experiments.eval_models import check_eval_models
+from fedflat.experiments.evaluated_examples import check_evaluated
 from fedflat.experiments.experiment import Experiment, open_federation
 from fedflat.experiments.model_selection import check_selection
 from fedflat.experiments.population import (
@@ -74,6 +75,7 @@ def prepare(exp: Experiment, device: str = "cpu") -> RunSetup:
     check_describers(describers_of(exp, job), fed, learner, server_data)
     exp.init.check(exp, learner, lambda first: prepare(first, device).job.learner)
     check_selection(exp, fed)
+    check_evaluated(exp, fed, job)
     server = ServerModels(exp.topology, population)
     return RunSetup(exp, fed, source, registry, server, job, server_data)
 

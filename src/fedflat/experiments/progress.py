@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from math import nan
 from statistics import fmean
@@ -30,7 +30,11 @@ class Progress:
     speed: float = 0.0
     """Examples trained on in a second of exchanges, since this process took the run up."""
     seconds_per_round: float = 0.0
-    """Over the rounds of the last minutes."""
+    """Without evaluations, over the rounds of the last minutes."""
+    seconds_per_evaluation: float = 0.0
+    """Since this process took the run up."""
+    evaluations: tuple[int, int] = (0, 0)
+    """How many evaluations follow, and how many the run has in all."""
     described: tuple[int, int] | None = None
     """Before round 0: how many clients sent their description, of how many."""
     phase: str = ""
@@ -40,8 +44,15 @@ class Progress:
 
     @property
     def left(self) -> float:
-        """Seconds until the last round is done."""
-        return self.seconds_per_round * (self.rounds - self.round)
+        """Seconds until the last round is done and evaluated."""
+        training = self.seconds_per_round * (self.rounds - self.round)
+        return training + self.seconds_per_evaluation * self.evaluations[0]
+
+    @property
+    def whole(self) -> float:
+        """Seconds of the whole run, from its first round to its last."""
+        training = self.seconds_per_round * self.rounds
+        return training + self.seconds_per_evaluation * self.evaluations[1]
 
 
 OnProgress = Callable[[Progress], None]
@@ -50,23 +61,34 @@ OnProgress = Callable[[Progress], None]
 class Stopwatch:
     """Speed since this process took the run up, and time left."""
 
-    def __init__(self, run: RunState) -> None:
-        self.ledger = run.ledger
-        self.marks = deque([(run.round, run.ledger.seconds)])
-        """Rounds and when they had been made, in the last minutes."""
+    def __init__(self, run: RunState, evaluated: Collection[int] = ()) -> None:
+        self.ledger, self.evaluated, self.done = run.ledger, evaluated, 0
+        self.before = sum(t < run.round for t in evaluated)
+        self.marks = deque([(run.round, _unevaluated(run))])
+        """Rounds and the seconds that they took without evaluations, in the last minutes."""
 
     def progress(self, run: RunState, rounds: int, loss: float, rows: list[Row]) -> Progress:
         """The progress after the last round."""
         now, before = run.ledger, self.ledger
         speed = (now.samples - before.samples) / max(now.training - before.training, 1e-9)
-        while len(self.marks) > 1 and self.marks[1][1] <= now.seconds - RECENT:
+        seconds = _unevaluated(run)
+        while len(self.marks) > 1 and self.marks[1][1] <= seconds - RECENT:
             self.marks.popleft()
         made, at = self.marks[0]
-        per_round = (now.seconds - at) / (run.round - made)
-        if now.seconds >= self.marks[-1][1] + APART:
-            self.marks.append((run.round, now.seconds))
+        per_round = (seconds - at) / (run.round - made)
+        if seconds >= self.marks[-1][1] + APART:
+            self.marks.append((run.round, seconds))
+        self.done += run.round - 1 in self.evaluated
+        each = (now.evaluation - before.evaluation) / max(self.done, 1)
+        total = len(self.evaluated)
+        evaluations = (total - self.before - self.done, total)
         last = next((row for row in reversed(rows) if "model" in row), None)
-        return Progress(run.round, rounds, loss, last, speed, per_round)
+        return Progress(run.round, rounds, loss, last, speed, per_round, each, evaluations)
+
+
+def _unevaluated(run: RunState) -> float:
+    """The seconds of a run without its evaluations."""
+    return run.ledger.seconds - run.ledger.evaluation
 
 
 @dataclass
@@ -89,7 +111,7 @@ class StudyTime:
         def with_study_left(progress: Progress) -> None:
             if not later or not progress.round or progress.phase:
                 return on_progress(progress)
-            self.seconds_of[method] = progress.seconds_per_round
+            self.seconds_of[method] = progress.whole / progress.rounds
             usual = fmean(self.seconds_of.values())
             after = sum(rounds * self.seconds_of.get(name, usual) for name, rounds in later)
             return on_progress(replace(progress, study_left=progress.left + after))

@@ -34,6 +34,7 @@ from fedflat.experiments.remarks import partition_notes, remarks
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.results.run_settings import differences, settings
 from fedflat.experiments.round_end import OnRoundEnd, functions_of
+from fedflat.experiments.run_cost import RunCost, affordable, estimate, with_schedule
 from fedflat.experiments.run_folder.fingerprint import origin_of
 from fedflat.experiments.run_folder.groups import damaged_groups
 from fedflat.experiments.run_folder.model_files import damaged_models, rewrite_models
@@ -105,7 +106,12 @@ def run_one(
     setup = prepare(exp, config.device)
     config.check(setup, out)
     _note_partitions([exp], reporter)
+    cost = RunCost.of(setup)
+    settled = with_schedule(exp, cost)
+    if settled.evaluate != exp.evaluate:
+        exp, setup = settled, prepare(settled, config.device)
     config = config.resolved(config.loads(setup), reporter.note)
+    reporter.note(f"  {estimate([(exp, cost)], config.make())}")
     run_folder: RunFolder = RunFolder()
     if out is not None:
         run_folder = _create(setup, config, out, checkpoint_every, reporter, tried)
@@ -169,12 +175,17 @@ def run_many(
     """
     check_pause(checkpoint_every)
     loads: list[RunLoad] = []
+    costs: list[RunCost] = []
     for exp in experiments:
         setup = prepare(exp, config.device)
         config.check(setup, out)
         loads += config.loads(setup)
+        costs.append(RunCost.of(setup))
+    experiments = affordable(experiments, costs)
     _note_partitions({repr(exp.on): exp for exp in reversed(experiments)}.values(), reporter)
     config = config.resolved(loads, reporter.note)
+    each = list(zip(experiments, costs, strict=True))
+    reporter.note(f"  {estimate(each, config.make())}")
     tried = tried or [1] * len(experiments)
     names = folder_names(experiments)
     if out is not None:

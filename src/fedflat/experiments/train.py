@@ -113,8 +113,8 @@ def train(
         run = resumed or initial_state(setup, first, clients, evaluator)
         server = open_server(setup, open_exchanges(setup, pool), observers)
         ending = EarlyEnd(setup, open_selection(setup), on_round_end)
-        clock, stops, watches = Stopwatch(run), EARLY in run.averages, ending.watches
         evaluated = exp.evaluate.rounds(end, exp.rounds)
+        clock, stops, watches = Stopwatch(run, evaluated), EARLY in run.averages, ending.watches
         try:
             for t in range(run.round, run.round if stops else end):
                 outcome = server.train_round(run, t, evaluates=t in evaluated)
@@ -162,6 +162,8 @@ class RoundOutcome:
     averages: dict[str, AverageState]
     exchange: Exchange
     callbacks: Sequence[RoundCallback]
+    evaluation: float = 0.0
+    """Seconds in evaluations."""
 
 
 @dataclass(frozen=True)
@@ -304,7 +306,9 @@ def evaluate_round(
     t, averages = outcome.round, outcome.averages
     row = evaluator.reply_scores(t, averages)
     if evaluates:
+        started = time.monotonic()
         row |= evaluator.evaluate(t, outcome.steps, outcome.models, averages, run.clients)
+        outcome.evaluation += time.monotonic() - started
     return row
 
 
@@ -324,7 +328,7 @@ def commit(
         run.sent = exchange.in_flight
         run.server = server.state_after(states, outcome.models, done)
         seconds = time.monotonic() - outcome.started
-        run.ledger = exchange.ledger.with_time(outcome.training, seconds)
+        run.ledger = exchange.ledger.with_time(outcome.training, seconds, outcome.evaluation)
         failures = exchange.collector.failures_row
         run_folder.note(recorded | failures, row and row | run.ledger.spent)
         run_folder.checkpoint(run)

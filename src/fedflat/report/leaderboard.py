@@ -83,6 +83,7 @@ class Leaderboard:
             "data_set": self.scenario.data_set,
             "partition": self.scenario.partition,
             "task": self.scenario.task,
+            "tested_on": self.scenario.tested_on,
             "lead": self.lead,
             "last": self.last,
             "headline": {**self.headline.as_json(), "title": self.headline.title},

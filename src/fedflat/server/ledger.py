@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from fedflat.text_table import duration
 
 
 @dataclass(frozen=True)
@@ -20,9 +22,11 @@ class Ledger:
     samples: int = 0
     """Examples trained on, epochs counted."""
     training: float = 0.0
-    """Seconds in exchanges."""
+    """Seconds in exchanges and server steps."""
     seconds: float = 0.0
     """Seconds in all."""
+    evaluation: float = 0.0
+    """Seconds in evaluations."""
     models_s2c: int = 0
     """Models from the server to clients: vectors of the model's size, as papers count them."""
     models_c2s: int = 0
@@ -86,6 +90,29 @@ class Ledger:
             self, busy={str(client): until for client, until in busy.items() if until > least}
         )
 
-    def with_time(self, training: float, seconds: float) -> Ledger:
+    def with_time(self, training: float, seconds: float, evaluation: float = 0.0) -> Ledger:
         """The same with more time spent."""
-        return replace(self, training=self.training + training, seconds=self.seconds + seconds)
+        return replace(
+            self,
+            training=self.training + training,
+            seconds=self.seconds + seconds,
+            evaluation=self.evaluation + evaluation,
+        )
+
+
+def time_spent(ledgers: Sequence[Ledger]) -> str:
+    """How long runs took: training, evaluation, and the rest.
+
+    >>> time_spent([Ledger(training=70, seconds=100, evaluation=25)])
+    '1m40s (training 1m10s, evaluation 25s, other 5s)'
+    >>> time_spent([Ledger(training=70, seconds=100)])  # of a version that did not measure it
+    '1m40s (training 1m10s)'
+    """
+    total, training, evaluation = (
+        sum(getattr(one, name) for one in ledgers) for name in ("seconds", "training", "evaluation")
+    )
+    parts = f"training {duration(training)}"
+    if evaluation:
+        other = max(0.0, total - training - evaluation)
+        parts += f", evaluation {duration(evaluation)}, other {duration(other)}"
+    return f"{duration(total)} ({parts})"

@@ -34,6 +34,7 @@ class Settings(TypedDict, total=False):
     drop_last: bool
     orders: Orders | None
     eval_every: int | None
+    eval_examples: int | None
     select_by: str | None
     patience: int | None
     eval_last: int | None

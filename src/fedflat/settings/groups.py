@@ -306,7 +306,7 @@ class LocalSettings(PlainFields):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateSettings(PlainFields):
-    """When to evaluate."""
+    """When to evaluate, and on how many examples."""
 
     every: int = setting(
         10,
@@ -314,7 +314,17 @@ class EvaluateSettings(PlainFields):
         purpose=EVALUATION,
         option="eval_every",
         low=1,
-        default_text="about 100 evaluations in the run",
+        default_text="about 100 evaluations in the run, in at most a fifth of the time",
+    )
+    examples: int | None = setting(
+        None,
+        "evaluate on N random examples of each test set, the same in all rounds and runs; clients' "
+        "own tests are not changed",
+        purpose=EVALUATION,
+        option="eval_examples",
+        low=1,
+        absent_in_old_runs=True,
+        default_text="all",
     )
     select_by: str | None = setting(
         None,
@@ -340,7 +350,7 @@ class EvaluateSettings(PlainFields):
         purpose=EVALUATION,
         option="eval_last",
         low=1,
-        default_text="a tenth of the rounds, at most 100",
+        default_text="a tenth of the rounds, at most 100, in at most a tenth of the time",
     )
 
     def __post_init__(self) -> None:

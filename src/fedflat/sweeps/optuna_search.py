@@ -53,6 +53,10 @@ class Search:
         """Its fields."""
         return {**vars(self), "settings": _texts(self.settings)}
 
+    def evaluated(self, every: int, last: int) -> Search:
+        """The same with all trials evaluated in the same rounds, unless these were given."""
+        return replace(self, settings={"eval_every": every, "eval_last": last, **self.settings})
+
     def families(self) -> list[Family]:
         """The methods with their axes."""
         return families(self.methods, self.settings, "sweep")

@@ -23,6 +23,7 @@ from fedflat.experiments.experiment import Experiment, data_set
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.results.method_labels import Labels, without_arguments
 from fedflat.experiments.results.results import Result, Results, ShownTable
+from fedflat.experiments.run_cost import RunCost, affordable
 from fedflat.experiments.run_folder.run_folder import PAUSE, check_pause
 from fedflat.experiments.run_folder.study_file import read_plan
 from fedflat.experiments.search_space import LISTS, Configuration, families
@@ -246,10 +247,16 @@ def begin(
         config = ExecutionConfig(
             **{**vars(config), "workers": 0, "threads": None, **executor_text(InProcess(1))}
         )
+    costs = []
     for exp in each:
-        config.check(prepare(exp, config.device), out)
+        setup = prepare(exp, config.device)
+        config.check(setup, out)
+        costs.append(RunCost.of(setup))
+    each = affordable(each, costs)
     write_plan(each, config, out, target, tried)
     if search is not None:
+        if len({exp.rounds for exp in each}) == 1:
+            search = search.evaluated(each[0].evaluate.every, each[0].evaluate.last)
         replace(read_plan(out), runs=(), search=search.as_json()).write(out)
 
 

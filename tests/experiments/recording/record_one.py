@@ -99,6 +99,10 @@ def cohort(exp: Experiment, t: int) -> list[int]:
 
 def rows_of(run_folder: RunFolder) -> list[Row]:
     return [
-        {key: value for key, value in row.items() if key not in ("training", "seconds")}
+        {
+            key: value
+            for key, value in row.items()
+            if key not in ("training", "seconds", "evaluation")
+        }
         for row in run_folder.rows
     ]

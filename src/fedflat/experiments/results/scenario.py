@@ -1,4 +1,5 @@
-"""What runs must share to be compared: the data set, its partition over clients, and the task."""
+"""What runs must share to be compared: the data set, its partition over clients, the task, and the
+number of test examples, if not all are used."""
 
 from __future__ import annotations
 
@@ -19,6 +20,8 @@ class Scenario:
     task: str = TASK
     digest: str = ""
     """The digest of data that were given in Python."""
+    examples: int | None = None
+    """Test examples that models are evaluated on; None: all."""
     recorded_info: DataInfo | None = field(default=None, compare=False)
     """The run folder's description of the data; None: the text is read when it is needed."""
 
@@ -31,7 +34,8 @@ class Scenario:
         ``data`` is the digest of its data and ``info`` what is known about them, if available.
         """
         on = experiment.on or ""
-        return cls(on, experiment.task, "" if on else data or "", info)
+        examples = experiment.evaluate.get("examples")
+        return cls(on, experiment.task, "" if on else data or "", examples, info)
 
     @property
     def info(self) -> DataInfo | None:
@@ -46,7 +50,21 @@ class Scenario:
         >>> Scenario("digits(lda(0))").title, Scenario(digest="12345678abc").title
         ('digits(lda(0)), classification()', 'data given in Python (12345678), classification()')
         """
-        return f"{self.on or self.data_set}, {self.task}"
+        fewer = f", {self.examples:,} test examples" if self.examples else ""
+        return f"{self.on or self.data_set}, {self.task}{fewer}"
+
+    @property
+    def tested_on(self) -> str:
+        """What models are evaluated on, in words.
+
+        >>> Scenario().tested_on, Scenario(examples=1000).tested_on
+        ('the test set', '1,000 random examples of the test set')
+        """
+        return (
+            f"{self.examples:,} random examples of the test set"
+            if self.examples
+            else "the test set"
+        )
 
     @property
     def data_set(self) -> str:

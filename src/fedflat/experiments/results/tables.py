@@ -273,7 +273,7 @@ def _foot(summaries: Sequence[Summary], keys: set[str], last: int) -> str:
         else "the last evaluation"
     )
     what = f"{headline.title} and loss" if "loss" in keys - {headline.name} else headline.title
-    foot = f"{what} on the test set: {which}{_over_seeds(summaries)}."
+    foot = f"{what} on {summaries[0].scenario.tested_on}: {which}{_over_seeds(summaries)}."
     if keys & {"last", "best"}:
         foot += f" Last, best: of all evaluations. {OPTIMISTIC}"
     if not headline.higher_is_better:

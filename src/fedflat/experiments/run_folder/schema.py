@@ -133,6 +133,7 @@ LEDGER = {
     "samples": int,
     "training": float,
     "seconds": float,
+    "evaluation?": float,
     "missing?": int,
     "clock?": float,
     "clocks?": {"*": float},

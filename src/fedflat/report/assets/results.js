@@ -494,6 +494,7 @@ function tableNote(
     ahead,
     methods: members,
     last,
+    tested_on: testedOn,
     curvature_of: measuredOn,
   },
 ) {
@@ -502,7 +503,7 @@ function tableNote(
     single = methods.some((m) => m.seeds === 1);
   const sets = testsOf(methods).filter((name) => name !== "drop");
   return sentence([
-    `${judged.title}${headline.name === "loss" ? "" : " and loss"} on the test set: ${last > 1 ? `mean of the evaluations in the last ${last} rounds` : "the last evaluation"}${seeds ? ", ± the standard deviation over seeds" : " (1 seed)"}.`,
+    `${judged.title}${headline.name === "loss" ? "" : " and loss"} on ${testedOn}: ${last > 1 ? `mean of the evaluations in the last ${last} rounds` : "the last evaluation"}${seeds ? ", ± the standard deviation over seeds" : " (1 seed)"}.`,
     judged.higher ? "" : `Less ${judged.label} is better.`,
     sets.length
       ? `${listed(sets)}: the ${judged.label} on ${sets.length > 1 ? "further test sets" : "a further test set"}.`

@@ -1,0 +1,162 @@
+"""The estimated time of a run before its first round: training, and evaluation.
+
+Both are counted and not timed: `fedflat.client.cost_model` counts the operations of the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from statistics import fmean
+
+from fedflat.client.cost_model import ForwardCost, forward_cost
+from fedflat.client.evaluate import eval_batch_size
+from fedflat.data.federation import Federation, PartitionedFederation
+from fedflat.execution.client_pool import Executor
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.run_setup import RunSetup
+from fedflat.text_table import duration
+
+FORWARD = 1 / 3
+"""The time of a forward pass, as a share of that of a gradient."""
+LOOKED_AT = 10
+"""Clients whose work is counted, if not all sizes are known."""
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """Estimated seconds with one thread."""
+
+    round: float
+    """Training in a round."""
+    evaluation: float
+    """One evaluation of all models that the run reports."""
+
+    @classmethod
+    def of(cls, setup: RunSetup) -> RunCost:
+        """Count the operations of a run. It does not depend on the clients of the first round, and
+        so hardly on the seed."""
+        forward = forward_cost(setup.job.learner)
+        requests = setup.server.expected_clients() / setup.exp.rounds
+        sizes = _sizes(setup)
+        return cls(requests * request_seconds(setup, forward, sizes), _evaluation(setup, forward))
+
+
+def request_seconds(
+    setup: RunSetup, forward: ForwardCost, sizes: Sequence[tuple[int, int]]
+) -> float:
+    """Estimated seconds of one request with one thread, by clients and their numbers of examples."""
+    local, cost = setup.exp.local, setup.exp.method.cost
+    steps = fmean(local.planned_steps(0, client, size) for client, size in sizes)
+    mean = fmean(size for _, size in sizes)
+    times, used = (
+        cost.gradients * cost.local_trainings,
+        min(local.batch_size, local.virtual or mean),
+    )
+    return forward.seconds(steps * times, steps * times * used + cost.full_gradients * mean)
+
+
+def _sizes(setup: RunSetup) -> list[tuple[int, int]]:
+    """Clients and their numbers of examples: of all clients, if that takes no time."""
+    registry = setup.registry
+    if setup.exp.local.orders is not None:  # known of these clients only
+        return [(client, registry.size(client)) for client in setup.exp.local.orders[0]]
+    if isinstance(setup.fed, PartitionedFederation):
+        return list(enumerate(setup.fed.sizes()))
+    return [(client, registry.size(client)) for client in registry.clients[:LOOKED_AT]]
+
+
+def _evaluation(setup: RunSetup, forward: ForwardCost) -> float:
+    counts = [tested(len(data), setup.exp) for data in setup.fed.tests.values()]
+    batches = sum(ceil(count / eval_batch_size(setup.fed.shape)) for count in counts)
+    own = _own_tests(setup.fed) if setup.registry.clients_have_tests else []
+    slots = setup.server.reported_slots if setup.server.groups_known else ()
+    models = len(slots) + 1 + len(setup.exp.method.averages)
+    return models * FORWARD * forward.seconds(batches + len(own), sum(counts) + sum(own))
+
+
+def tested(count: int, exp: Experiment) -> int:
+    """How many of the examples of a test set a run is evaluated on."""
+    return min(count, exp.evaluate.examples or count)
+
+
+def _own_tests(fed: Federation) -> list[int]:
+    """The numbers of the clients' own test examples, if they are known here."""
+    return [len(part) for part in fed.held_out or ()]
+
+
+def affordable(experiments: Sequence[Experiment], costs: Sequence[RunCost]) -> list[Experiment]:
+    """The experiments of a study, with evaluations that each of them can afford.
+
+    Those with the same rounds are evaluated in the same rounds, so that their scores compare.
+    """
+    most: dict[tuple[object, ...], RunCost] = {}
+    for exp, cost in zip(experiments, costs, strict=True):
+        known = most.get(_alike(exp), cost)
+        most[_alike(exp)] = RunCost(
+            min(known.round, cost.round), max(known.evaluation, cost.evaluation)
+        )
+    return [with_schedule(exp, most[_alike(exp)]) for exp in experiments]
+
+
+def with_schedule(exp: Experiment, cost: RunCost) -> Experiment:
+    """The experiment with evaluations that it can afford."""
+    schedule = exp.evaluate.affordable(exp.rounds, cost.round, cost.evaluation)
+    return replace(exp, evaluate=schedule)
+
+
+def _alike(exp: Experiment) -> tuple[object, ...]:
+    return exp.rounds, exp.evaluate, exp.evaluate.defaults
+
+
+def estimate(runs: Sequence[tuple[Experiment, RunCost]], executor: Executor) -> str:
+    """A sentence: how long runs may take one after the other, and when they are evaluated."""
+    at_once = parallel(executor)
+    counts = [len(exp.evaluate.rounds(exp.rounds)) for exp, _ in runs]
+    training = sum(exp.rounds * cost.round for exp, cost in runs) / at_once
+    evaluation = (
+        sum(count * cost.evaluation for count, (_, cost) in zip(counts, runs, strict=True))
+        / at_once
+    )
+    total = sum(counts)
+    text = (
+        f"estimated time, roughly {about(training + evaluation)}: training {about(training)}, "
+        f"{total:,} evaluation{'s' if total > 1 else ''} {about(evaluation)}"
+    )
+    same = {(exp.evaluate.every, exp.evaluate.last, exp.rounds) for exp, _ in runs}
+    if len(same) == 1:
+        every, last, rounds = same.pop()
+        text += f" ({when(every, min(last, rounds), rounds)})"
+    return text
+
+
+def parallel(executor: Executor) -> int:
+    """About how many cores an executor uses."""
+    return max(1, getattr(executor, "workers", None) or 0, getattr(executor, "threads", None) or 0)
+
+
+def when(every: int, last: int, rounds: int) -> str:
+    """The rounds of evaluations in words.
+
+    >>> when(1, 10, 100)
+    'after every round'
+    >>> when(10, 9, 100)
+    'every 10 rounds and after each of the last 9'
+    >>> when(100, 1, 100)
+    'after the last round'
+    """
+    if every == 1 or last == rounds:
+        return "after every round"
+    if every >= rounds:
+        return "after the last round" if last == 1 else f"after each of the last {last} rounds"
+    return f"every {every} rounds" + (f" and after each of the last {last}" if last > 1 else "")
+
+
+def about(seconds: float) -> str:
+    """An estimated time for people.
+
+    >>> about(0.2), about(75)
+    ('less than 1s', '1m15s')
+    """
+    return duration(seconds) if seconds >= 1 else "less than 1s"
