@@ -113,7 +113,7 @@ def test_ctrl_c_leaves_one_clean_line(tmp_path: Path) -> None:
     status, output, seen = on_a_terminal(*words, columns=60, stop_at=b"% ")
     assert (status, output) == (130, "")
     shown = screen(seen)
-    assert sum("round" in line for line in shown) == 1
+    assert sum("/100000" in line for line in shown) == 1
     last, config, end, nothing = shown[-4:]
     assert re.fullmatch(
         r"round \d+/100000  test \S+ %( \(r(ound )?\d+\))?  \S+ left(  fedavg)?", last
