@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 
@@ -277,3 +278,11 @@ def test_the_stand_ins_of_fedvpr_are_ready_to_run(name: str) -> None:
     )
     assert setup.exp.headline.name == "recall@1"
     assert len(setup.server.slots) == (2 if "hfl" in name else 1)
+
+
+def test_methods_with_control_variates_train_without_momentum() -> None:
+    """A control variate is an update divided by steps and rate; with momentum runs are refused."""
+    found = [one for one in every() if re.search(r"scaffold\(|fedgamma\(|fedcm\(", one.method)]
+    assert len(found) > 50
+    assert {one.name for one in found if one.settings.get("momentum")} == set()
+    assert "momentum" in find("fedgloss/cifar10-resnet18-alpha0.05-scaffold").note

@@ -118,6 +118,9 @@ SETTINGS = {
 }  # fmt: skip
 CNN = {"clients_per_round": 5, "weight_decay": 4e-4}
 RESNET = {"clients_per_round": 10, "weight_decay": 1e-5, "momentum": 0.7}
+VARIATES = ("scaffold", "fedgamma")
+"""Methods whose control variates are updates divided by steps and rate, without momentum."""
+NO_MOMENTUM = "Without the paper's momentum of 0.7, with which control variates are not defined."
 
 
 def presets() -> Iterator[Preset]:
@@ -134,7 +137,9 @@ def _runs(column: str, row: str, cell: PublishedCell, table: str) -> Iterator[Pr
     """Return the run of the paper and, if the released code has the method, that of the code."""
     data, network, alpha = column.split("-")
     chosen = CHOSEN[f"{data}-{network}"]
-    half = f"{cell.aside.replace('±', ' ± ')} after half of the rounds." if cell.aside else ""
+    plain = network == "resnet18" and row in VARIATES
+    note = NO_MOMENTUM if plain else ""
+    half = f"{cell.aside.replace('±', ' ± ')} after half of the rounds." if cell.aside else note
     released = row in ("fedavg", "fedsam") or "fedgloss" in row
     for repo in (False, True)[: 2 if released else 1]:
         ending, alike = ("-repo", ", augment='fedgloss'") if repo else ("", "")
@@ -147,7 +152,9 @@ def _runs(column: str, row: str, cell: PublishedCell, table: str) -> Iterator[Pr
             ),
             model=f"{network}()",
             rounds=20_000 if (data, network) == ("cifar100", "cnn") else 10_000,
-            settings=SETTINGS | (CNN if network == "cnn" else RESNET),
+            settings=SETTINGS
+            | (CNN if network == "cnn" else RESNET)
+            | ({"momentum": 0.0} if plain else {}),
             reported=cell.value,
             spread=cell.spread,
             table=table,
