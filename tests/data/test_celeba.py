@@ -142,3 +142,6 @@ def test_the_network_normalizes_by_the_batch_in_tests_too() -> None:
         sizes.append(-(-sizes[-1] // 2))
     assert sizes == [84, 42, 21, 11, 6]
     assert net.fc.in_features == 32 * 6 * 6
+    assert sum(p.numel() for p in net.parameters()) == 31_202
+    femnist = parse("mcmahan_cnn(hidden=2048)", "model").build((1, 28, 28), 62)
+    assert sum(p.numel() for p in femnist.parameters()) == 6_603_710

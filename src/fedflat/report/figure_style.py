@@ -83,12 +83,21 @@ def title_letters(count: int) -> int:
 
 
 def legend(figure: Any) -> None:
-    """A legend above the axes, in as many columns as fit; none for a single entry."""
-    texts = [text for axis in figure.axes for text in axis.get_legend_handles_labels()[1]]
+    """A legend above the axes, each entry once, in as many columns as fit; none without entries."""
+    keys: dict[str, Any] = {}
+    for axis in figure.axes:
+        for key, text in zip(*axis.get_legend_handles_labels(), strict=True):
+            keys.setdefault(text, key)
+    texts = list(keys)
     letters = max((len(line) for text in texts for line in text.split("\n")), default=0)
     columns = int(figure.get_figwidth() / (LETTER * letters + KEY)) if letters else 0
     if texts:
-        figure.legend(loc="outside upper left", ncols=max(1, min(columns, len(texts))))
+        figure.legend(
+            keys.values(),
+            texts,
+            loc="outside upper left",
+            ncols=max(1, min(columns, len(texts))),
+        )
 
 
 def plain_powers(side: Any) -> None:

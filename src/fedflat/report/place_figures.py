@@ -20,6 +20,8 @@ from fedflat.report.figure_style import (
 from fedflat.report.picture_figures import image_of
 
 RIGHT, WRONG, DATABASE = COLORS[2], COLORS[1], "0.6"
+CLIENTS = tuple(color for color in COLORS if color != "#5d5d5d")
+"""Colours of clients: all but the grey, which is the database's."""
 ANOTHER_AREA = 50_000
 """Metres. Areas are further from each other than this, and none is as wide."""
 
@@ -71,11 +73,12 @@ def _by_test_set(document: Document) -> Iterator[tuple[str, str, Sequence[Docume
 def _map(axis: Any, one: Document, where: str, area: str) -> None:
     found = one["sets"][where]
     near = [query for query in found["queries"] if query["area"] == area]
+    label = "clients, a colour each"
     for client in one["clients"]:
         points = [point[1:] for point in client["points"] if point[0] == area]
-        _dots(
-            axis, points, marker=".", ms=2, color=COLORS[client["client"] % len(COLORS)], alpha=0.5
-        )
+        color = CLIENTS[client["client"] % len(CLIENTS)]
+        _dots(axis, points, marker=".", ms=2, color=color, alpha=0.5, label=label)
+        label = "" if points else label
     database = [point[1:] for point in found["database"] if point[0] == area]
     _dots(axis, database, marker=".", ms=3, color=DATABASE, label="database")
     for label, style, queries in (

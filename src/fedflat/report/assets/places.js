@@ -1,7 +1,8 @@
 /* Place recognition: maps of queries, right or wrong, and queries beside the images they retrieve. */
 
 const RIGHT = "var(--c2)",
-  WRONG = "var(--c9)";
+  WRONG = "var(--c9)",
+  CLIENT_TONES = [0, 1, 2, 3, 4, 5, 7, 8, 9]; // all but the grey, which is the database's
 
 function drawPlaces(section, doc) {
   const { list, items, sets, where, shown, methods } = onTestSet(doc, "places");
@@ -98,7 +99,7 @@ function placeMap(item, found, area, label) {
       root.append(
         svg(
           "g",
-          { fill: tone(one.client), opacity: 0.55 },
+          { fill: tone(CLIENT_TONES[one.client % CLIENT_TONES.length]), opacity: 0.55 },
           svg("title", {}, `client ${one.client}, ${whole(one.images)} images`),
           one.points.map((point) => svg("circle", { cx: X(point[1]), cy: Y(point[2]), r: 2 })),
         ),
