@@ -16,8 +16,10 @@ import fedflat as ff
 from experiments.small import begin, data, experiment, final, stop_at, timeless
 from fedflat.client.local import LocalTraining
 from fedflat.errors import RunError, SettingError
+from fedflat.execution.in_process import InProcess
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment, default_model, from_json
 from fedflat.experiments.study import Reporter
+from fedflat.experiments.train import train
 from fedflat.models.simple import Logistic, mlp
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
@@ -157,6 +159,12 @@ def test_when_to_evaluate() -> None:
     assert EvaluationSchedule(every=3, last=1).rounds(7) == {2, 5, 6}
     assert EvaluationSchedule(every=3, last=1).rounds(5, 9) == {2, 4}
     assert EvaluationSchedule(every=100).rounds(7) == set(range(7))
+
+
+def test_the_number_of_rounds_costs_nothing_before_the_first() -> None:
+    """A list with an entry per round would take hours and all memory."""
+    done = train(experiment("fedavg", rounds=10**12, eval_last=1), until=1, executor=InProcess(threads=1))
+    assert done.status == "running"
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ class EvaluationSchedule(EvaluateSettings):
 
     def rounds(self, end: int, *ends: int) -> frozenset[int]:
         """The rounds before ``end`` that models are evaluated in; ``end`` and ``ends`` stop a run."""
-        last = {t for one in (end, *ends) for t in range(max(0, one - self.last), one)}
-        return frozenset({*range(self.every - 1, end, self.every), *last} & {*range(end)})
+        last = (range(max(0, one - self.last), min(one, end)) for one in (end, *ends))
+        return frozenset().union(range(self.every - 1, end, self.every), *last)
 
     def texts(self) -> dict[str, Any]:
         """The settings, as run.json keeps them."""

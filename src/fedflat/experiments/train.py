@@ -15,6 +15,7 @@ from fedflat.client.learner import Learner
 from fedflat.core.flat import Model
 from fedflat.core.instruction import Instruction
 from fedflat.core.messages import Broadcast
+from fedflat.core.schedules import Schedule
 from fedflat.errors import RunError
 from fedflat.execution.client_pool import ClientsUnreachable, Executor
 from fedflat.execution.client_states import ClientStates
@@ -221,8 +222,8 @@ class FederatedServer:
     models: ServerModels
     pieces: Sequence[ServerPiece]
     exchanges: Exchanges
-    lr: Sequence[float]
-    """The local learning rate of each round."""
+    lr: Callable[[int], float]
+    """The local learning rate of a round."""
     rounds: int
     instruction: Instruction
     """What a round asks of its clients."""
@@ -251,7 +252,7 @@ class FederatedServer:
         """Make the next step of a slot; ``send`` sends its broadcasts to clients."""
         model, t = run.models[slot], run.round
         broadcast = Broadcast(
-            t, model.params, model.buffers, self.lr[t], instruction=self.instruction
+            t, model.params, model.buffers, self.lr(t), instruction=self.instruction
         )
         descriptions = self.models.population.descriptions
         return server_step(
@@ -281,13 +282,21 @@ def open_server(
         setup.server,
         exp.server_pieces(),
         exchanges,
-        [exp.lr(t) for t in range(exp.rounds)],
+        learning_rate(exp),
         exp.rounds,
         exp.instruction,
         callbacks,
         setup.server_data,
         setup.job.learner,
     )
+
+
+def learning_rate(exp: Experiment) -> Callable[[int], float]:
+    """The local learning rate as a function of the round; a constant one is computed once."""
+    if exp.method.averages or isinstance(exp.local.lr, Schedule):
+        return exp.lr
+    first = exp.lr(0)
+    return lambda t: first
 
 
 def update_averages(reported: ReportedModels, run: RunState, outcome: RoundOutcome) -> None:
