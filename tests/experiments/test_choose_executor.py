@@ -30,6 +30,8 @@ ON = "digits(lda(0), clients=20)"
 MANY = 10**9
 """Visits that nobody wants to make one by one."""
 SMALL = RunLoad(MANY, 10, 0.002, small=True, stackable=True, unsendable=None)
+WIDE = replace(SMALL, cohort=1000, gradients=20)
+PARTS = Stacked(1, cores()) if cores() > 1 else Stacked(1)
 LARGE = RunLoad(MANY, 3, 1.0, small=False, stackable=False, unsendable=None)
 SHARED = Workers(min(cores(), 3)) if cores() > 1 else InProcess(torch.get_num_threads())
 
@@ -48,6 +50,12 @@ def load(**more: Any) -> RunLoad:
         ([SMALL, replace(SMALL, cohort=1)], Stacked(1), "in one stack"),
         ([SMALL, replace(SMALL, stackable=False)], InProcess(1), "too short to be sent elsewhere"),
         ([replace(SMALL, device="cuda")], Stacked(1), "in one stack"),
+        ([WIDE], PARTS, f"in stacks, in {cores()} processes" if cores() > 1 else "in one stack"),
+        ([WIDE, replace(WIDE, gradients=15)], Stacked(1), "in one stack"),
+        ([replace(WIDE, cohort=40)], Stacked(1), "in one stack"),
+        ([replace(WIDE, requests=100_000)], Stacked(1), "in one stack"),
+        ([replace(WIDE, device="cuda")], Stacked(1), "in one stack"),
+        ([replace(WIDE, unsendable="it is mine")], Stacked(1), "in one stack"),
         ([replace(LARGE, device="cuda:0")], InProcess(torch.get_num_threads()), "on the device"),
         ([LARGE], SHARED, "a request is estimated at 1.0 s"),
         ([LARGE, replace(LARGE, cohort=1)], SHARED, "a request is estimated at 1.0 s"),
@@ -76,6 +84,12 @@ def test_what_is_known_of_a_run() -> None:
     assert not load(clients_per_round=7, rounds=9000).stackable
     assert not load(model="tiny_convnet", clients_per_round=8).small
     assert load(method="centralised").cohort == 1
+
+
+def test_gradients_of_a_request() -> None:
+    """A usual client has 36 examples, so two batches of 32 in an epoch."""
+    assert load(method="fedavg").gradients == 2
+    assert load(local_epochs=3).gradients == 12  # two gradients a step
 
 
 def test_the_estimate_counts_what_is_computed() -> None:

@@ -163,7 +163,11 @@ def test_when_to_evaluate() -> None:
 
 def test_the_number_of_rounds_costs_nothing_before_the_first() -> None:
     """A list with an entry per round would take hours and all memory."""
-    done = train(experiment("fedavg", rounds=10**12, eval_last=1), until=1, executor=InProcess(threads=1))
+    done = train(
+        experiment("fedavg", rounds=10**12, evaluate=EvaluationSchedule(every=10**12)),
+        until=1,
+        executor=InProcess(threads=1),
+    )
     assert done.status == "running"
 
 

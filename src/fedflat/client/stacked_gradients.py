@@ -21,8 +21,10 @@ from torch.utils._pytree import tree_leaves
 
 from fedflat.client.cost_model import forward_cost
 from fedflat.client.learner import Learner, Terms
+from fedflat.client.traced_graph import simplified
 from fedflat.data.batch import Batch, arguments, leaves, regrown, shape_of, stacked
 from fedflat.data.examples import ClientData
+from fedflat.kernels.cross_entropy import few_classes
 from fedflat.tasks.task import Count
 
 PATIENCE = 16
@@ -77,7 +79,7 @@ class StackedGradients:
         self._calls[shapes] += 1
         if self._calls[shapes] > PATIENCE:
             try:
-                self._traced[shapes] = make_fx(untraced)(*given)
+                self._traced[shapes] = simplified(make_fx(untraced)(*given))
             except Exception:  # it works without a trace, only slower
                 self._traced[shapes] = untraced
         return untraced
@@ -89,12 +91,13 @@ class StackedGradients:
             w: Tensor, buffers: Tensor, *parts: Tensor
         ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
             state = self._named(w, buffers)
-            value, count = self.learner.objective(
-                self.module,
-                lambda *x: functional_call(self.module, state, x),
-                regrown(form, parts),
-                terms,
-            )
+            with few_classes():
+                value, count = self.learner.objective(
+                    self.module,
+                    lambda *x: functional_call(self.module, state, x),
+                    regrown(form, parts),
+                    terms,
+                )
             if isinstance(count, int):
                 self._counts[shapes] = count
             moved = [state[name].reshape(-1) for name in self.layout.buffer_names]

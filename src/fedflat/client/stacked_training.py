@@ -127,6 +127,9 @@ class Stack:
                 f"(in round {self.broadcast.round}, in a stack of clients {names}{place})"
             )
             raise
+        finally:
+            # Contexts refer to this stack: without the cycle its tensors are freed at once.
+            del self.contexts
 
     @cached_property
     def contexts(self) -> list[ClientContext]:

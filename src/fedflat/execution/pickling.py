@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -24,10 +25,15 @@ class PickledValue:
 
 
 class _Pickler(pickle.Pickler):
-    """Tensors travel as plain arrays: no shared-memory handles that could be left behind."""
+    """Tensors travel as plain arrays: no shared-memory handles that could be left behind.
 
-    def __init__(self, stream: io.BytesIO) -> None:
-        super().__init__(stream, protocol=5)
+    Arrays for which ``apart`` is false are left out of the stream.
+    """
+
+    def __init__(
+        self, stream: io.BytesIO, apart: Callable[[pickle.PickleBuffer], bool] | None = None
+    ) -> None:
+        super().__init__(stream, protocol=5, buffer_callback=apart)
         self.mains: list[str] = []
 
     def reducer_override(self, value: Any) -> Any:
@@ -58,14 +64,29 @@ def dumps(value: object) -> bytes:
     return packed(value).content
 
 
-def loads(message: bytes) -> Any:
-    """What `dumps` made bytes of."""
-    return pickle.loads(message)
+def dumps_apart(value: object, least: int) -> tuple[bytes, list[pickle.PickleBuffer]]:
+    """The same, and the arrays of at least so many bytes, which are not in the bytes."""
+    arrays: list[pickle.PickleBuffer] = []
+
+    def stays(array: pickle.PickleBuffer) -> bool:
+        if array.raw().nbytes < least:
+            return True
+        arrays.append(array)
+        return False
+
+    stream = io.BytesIO()
+    _Pickler(stream, stays).dump(value)
+    return stream.getvalue(), arrays
 
 
-def opened(message: bytes) -> Any:
+def loads(message: bytes, arrays: Sequence[memoryview] = ()) -> Any:
+    """What `dumps` made bytes of, with the arrays that `dumps_apart` left out."""
+    return pickle.loads(message, buffers=arrays)
+
+
+def opened(message: bytes, arrays: Sequence[memoryview] = ()) -> Any:
     """The content of an answer; an exception is raised here."""
-    outcome = loads(message)
+    outcome = loads(message, arrays)
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome

@@ -18,8 +18,9 @@ from fedflat.core.messages import Broadcast
 from fedflat.data.federation import Federation
 from fedflat.execution.client_pool import PoolOutcome, run_or_fail
 from fedflat.execution.main_module import importing
-from fedflat.execution.pickling import dumps, loads
+from fedflat.execution.pickling import dumps, dumps_apart, loads
 from fedflat.execution.profiling.worker_samples import sampled
+from fedflat.execution.shared_answers import LEAST, SharedAnswers
 from fedflat.execution.stacked_pool import StackedPool
 from fedflat.kernels.allocator import keep_memory
 from fedflat.registry.plugins import load_same
@@ -28,8 +29,8 @@ TRACE = "Traceback (most recent call last)"
 """How the traceback in a note begins."""
 
 
-def work(line: Connection, samples: Connection | None) -> None:
-    """Do everything a worker does; its profile goes to ``samples``."""
+def work(line: Connection, samples: Connection | None, shared: SharedAnswers | None) -> None:
+    """Do everything a worker does; its profile goes to ``samples``, large tensors to ``shared``."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
         job, fed = open_job(line.recv_bytes(), line.recv_bytes())
@@ -38,7 +39,7 @@ def work(line: Connection, samples: Connection | None) -> None:
         return
     answer(line, None)
     with sampled(samples):
-        _serve(line, job, fed)
+        _serve(line, job, fed, shared)
 
 
 def open_job(setup: bytes, content: bytes) -> tuple[ClientJob, Federation]:
@@ -68,7 +69,7 @@ def _die_with_parent() -> None:
     os._exit(1)
 
 
-def _serve(line: Connection, job: ClientJob, fed: Federation) -> None:
+def _serve(line: Connection, job: ClientJob, fed: Federation, shared: SharedAnswers | None) -> None:
     stacks: StackedPool | None = None
     while True:
         message = loads(line.recv_bytes())
@@ -81,7 +82,7 @@ def _serve(line: Connection, job: ClientJob, fed: Federation) -> None:
         else:
             stacks = stacks or StackedPool(job, fed)
             outcomes = list(stacks.run(part))
-        answer(line, [_sendable(outcome) for outcome in outcomes])
+        answer(line, [_sendable(outcome) for outcome in outcomes], shared)
 
 
 def _sendable(outcome: PoolOutcome) -> PoolOutcome:
@@ -91,9 +92,16 @@ def _sendable(outcome: PoolOutcome) -> PoolOutcome:
     return replace(outcome, error=noted(outcome.error))
 
 
-def answer(line: Connection, outcome: object) -> None:
+def answer(line: Connection, outcome: object, shared: SharedAnswers | None = None) -> None:
     """Send an outcome, or an exception."""
-    line.send_bytes(dumps(noted(outcome) if isinstance(outcome, Exception) else outcome))
+    outcome = noted(outcome) if isinstance(outcome, Exception) else outcome
+    if shared is not None:
+        content, tensors = dumps_apart(outcome, LEAST)
+        message = shared.write(content, tensors) if tensors else content
+        if message is not None:
+            line.send_bytes(message)
+            return
+    line.send_bytes(dumps(outcome))
 
 
 def noted(error: Exception) -> Exception:

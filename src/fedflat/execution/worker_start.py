@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
+from typing import Any
 
 VARIABLE = "PYTHONSAFEPATH"
 
@@ -40,16 +41,17 @@ FAILED = b"failed: "
 """How the last message of a worker begins that ends by an exception. A pickle never begins so."""
 
 
-def start(line: Connection, samples: Connection | None, safe_path: str | None) -> None:
+def start(line: Connection, samples: Connection | None, safe_path: str | None, shared: Any) -> None:
     """Do all of a worker's work. An exception is sent to the parent as text.
 
     ``safe_path`` is the parent's ``PYTHONSAFEPATH``, for processes that the user's code starts.
+    ``shared`` is the memory for answers.
     """
     restore(safe_path)
     try:
         from fedflat.execution.worker import work
 
-        work(line, samples)
+        work(line, samples, shared)
     except (
         EOFError,
         ConnectionResetError,

@@ -23,6 +23,7 @@ from fedflat.execution.interrupt import ALL
 from fedflat.execution.main_module import REMEDY, MainModule, hidden, main_module_of
 from fedflat.execution.pickling import dumps, opened, packed
 from fedflat.execution.profiling.worker_samples import WorkerSamples
+from fedflat.execution.shared_answers import SHARED, Answer, SharedAnswers, open_shared
 from fedflat.execution.worker_died import WorkerDied, death_of
 from fedflat.execution.worker_start import FAILED, safe_path, start
 from fedflat.kernels.allocator import huge_pages, keep_memory
@@ -132,6 +133,8 @@ class WorkerPool(RemoteClientPool):
         self.context = multiprocessing.get_context("spawn")
         self.samples = WorkerSamples(self.context)
         self.workers: dict[Connection, SpawnProcess] = {}
+        self.shared: dict[Connection, SharedAnswers | None] = {}
+        """The memory for the answers of each of them."""
         self.busy: dict[Connection, tuple[int, Part]] = {}
         """Who works on what, and the number of its exchange."""
         self.exchanges = 0
@@ -154,8 +157,11 @@ class WorkerPool(RemoteClientPool):
         with safe_path() as before, _deaf_children(), huge_pages(), hidden():
             for _ in range(missing):
                 ours, theirs = self.context.Pipe()
+                shared = self.shared[ours] = open_shared()
                 process = self.context.Process(
-                    target=start, args=(theirs, self.samples.open_line(), before), daemon=True
+                    target=start,
+                    args=(theirs, self.samples.open_line(), before, shared),
+                    daemon=True,
                 )
                 process.start()
                 theirs.close()
@@ -169,7 +175,7 @@ class WorkerPool(RemoteClientPool):
             answer = self._answer(line)
             if isinstance(answer, WorkerDied):
                 raise answer
-            opened(answer)
+            opened(answer.content)
         self.idle += new
 
     def close(self) -> None:
@@ -179,6 +185,9 @@ class WorkerPool(RemoteClientPool):
             line.close()
             process.kill()
             process.join()
+        for shared in filter(None, self.shared.values()):
+            shared.close()
+        self.shared = {}
 
     def begin(self) -> None:
         """Answers to requests of earlier exchanges are dropped when they come."""
@@ -196,7 +205,7 @@ class WorkerPool(RemoteClientPool):
         self._start()
 
     def collect(self) -> Sequence[PoolOutcome]:
-        came: list[tuple[Part, bytes | WorkerDied]] = []
+        came: list[tuple[Part, Answer | WorkerDied]] = []
         while not came and (self.busy or self.queue):
             if not self.busy:
                 self.recover()
@@ -233,14 +242,19 @@ class WorkerPool(RemoteClientPool):
             _send(line, dumps(broadcast))
         _send(line, dumps([(request.client, request.state, request.id) for request in part]))
 
-    def _answer(self, line: Connection) -> bytes | WorkerDied:
+    def _answer(self, line: Connection) -> Answer | WorkerDied:
         """What a worker answers, or why it died; a dead worker is removed."""
         message = None
         with suppress(EOFError, ConnectionResetError):
             message = line.recv_bytes()
         if message is not None and not message.startswith(FAILED):
-            return message
+            shared = self.shared[line]
+            if shared is not None and message.startswith(SHARED):
+                return shared.read(message)
+            return Answer(message)
         line.close()
+        if (shared := self.shared.pop(line)) is not None:
+            shared.close()
         return death_of(self.workers.pop(line), message)
 
 
@@ -251,14 +265,14 @@ def _send(line: Connection, *messages: bytes) -> None:
             line.send_bytes(message)
 
 
-def _outcomes(part: Part, answer: bytes | WorkerDied) -> Sequence[PoolOutcome]:
+def _outcomes(part: Part, answer: Answer | WorkerDied) -> Sequence[PoolOutcome]:
     if isinstance(answer, WorkerDied):
         return [
             ClientFailure(request.client, request.id, CRASHED, answer.reason, answer)
             for request in part
         ]
     try:
-        outcomes: Sequence[PoolOutcome] = opened(answer)
+        outcomes: Sequence[PoolOutcome] = opened(answer.content, answer.tensors)
     except Exception as error:
         return [ClientFailure.by(error, request.client, request.id) for request in part]
     return outcomes

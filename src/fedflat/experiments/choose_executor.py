@@ -18,7 +18,7 @@ from fedflat.execution.in_process import SMALL, InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers, cores, pickle_job
 from fedflat.experiments.prepare import describers_of
-from fedflat.experiments.run_cost import request_seconds
+from fedflat.experiments.run_cost import request_gradients, request_seconds
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.client_selection import selected_clients
 
@@ -26,6 +26,14 @@ WORTH = 6.0
 """Seconds of client work below which starting processes or tracing a network does not pay."""
 LONG = 0.05
 """Seconds per request below which sending it to another process costs more than it saves."""
+SPREAD = 300.0
+"""Seconds of client work, one client at a time, from which stacks are spread over processes: these
+start in seconds, and a stack is more than ten times as fast as single clients."""
+PART = 32
+"""Clients of a stack from which another process pays."""
+GRADIENTS = 16
+"""Gradients of a request from which another process pays: for less, requests and replies take as long
+as it saves (`benchmarks/stacks.py`)."""
 MANY = 8
 """Clients at once from which a stack of them pays."""
 LOOKED_AT = 10
@@ -47,6 +55,8 @@ class RunLoad:
     unsendable: str | None
     """Why workers cannot do it, if so."""
     device: str = "cpu"
+    gradients: float = 1.0
+    """Number of gradients of one request."""
 
     @classmethod
     def of(cls, setup: RunSetup) -> RunLoad:
@@ -55,14 +65,16 @@ class RunLoad:
         describers = describers_of(setup.exp, job)
         before = setup.fed.population * sum(one.needs_model for one in describers)
         requests, at_once = server.expected_clients(), server.parallel_clients()
+        sizes = first_sizes(setup)
         bare = cls(
             before + requests,
             setup.fed.population if before > requests else at_once,
-            seconds(setup),
+            request_seconds(setup, forward_cost(job.learner), sizes),
             job.learner.flat.layout.dim < SMALL,
             False,
             None,
             job.learner.device,
+            request_gradients(setup, sizes),
         )
         fits = (
             bare.small
@@ -73,7 +85,9 @@ class RunLoad:
         return replace(
             bare,
             stackable=fits and Stacked().refusal(job, setup.fed) is None,
-            unsendable=_unsendable(setup) if bare.seconds >= LONG else None,
+            unsendable=_unsendable(setup)
+            if bare.seconds >= LONG or (fits and bare.spreads)
+            else None,
         )
 
     @property
@@ -81,13 +95,17 @@ class RunLoad:
         """Estimated seconds of all requests with one thread."""
         return self.seconds * self.requests
 
+    @property
+    def spreads(self) -> bool:
+        """Whether stacks of this run are worth several processes."""
+        return self.run >= SPREAD and self.gradients >= GRADIENTS and self.device == "cpu"
 
-def seconds(setup: RunSetup) -> float:
-    """Estimated seconds of one request with one thread, from clients of the first round."""
+
+def first_sizes(setup: RunSetup) -> list[tuple[int, int]]:
+    """Clients of the first round and their numbers of examples."""
     server, registry = setup.server, setup.registry
     first = selected_clients(server.select(0)) if server.groups_known else registry.clients
-    sizes = [(client, registry.size(client)) for client in first[:LOOKED_AT]]
-    return request_seconds(setup, forward_cost(setup.job.learner), sizes)
+    return [(client, registry.size(client)) for client in first[:LOOKED_AT]]
 
 
 def choose(loads: Sequence[RunLoad]) -> tuple[Executor, str]:
@@ -104,7 +122,12 @@ def choose(loads: Sequence[RunLoad]) -> tuple[Executor, str]:
     if run < WORTH:
         return InProcess(1), f"one client at a time: {each}, a whole run at {_span(run)}"
     if all(load.stackable for load in loads):
-        return Stacked(1), f"all clients of a round in one stack: {each}, most of it not arithmetic"
+        workers = min(cores(), cohort // PART) if _spread(loads) else 1
+        if workers < 2:
+            what = "all clients of a round in one stack"
+            return Stacked(1), f"{what}: {each}, most of it not arithmetic"
+        what = f"the clients of a round in stacks, in {workers} processes"
+        return Stacked(1, workers), f"{what}: {each}, most of it not arithmetic"
     if any(load.device.partition(":")[0] != "cpu" for load in loads):
         return _here(loads), "one client at a time on the device"
     if request < LONG:
@@ -116,6 +139,11 @@ def choose(loads: Sequence[RunLoad]) -> tuple[Executor, str]:
         if load.unsendable is not None:
             return _here(loads), f"one client at a time: {each}, but {load.unsendable}"
     return Workers(workers), f"{workers} clients at a time, each in a process of its own: {each}"
+
+
+def _spread(loads: Sequence[RunLoad]) -> bool:
+    """Whether stacks of all these runs are worth several processes, and can be sent there."""
+    return all(load.spreads and load.unsendable is None for load in loads)
 
 
 def _here(loads: Sequence[RunLoad]) -> InProcess:

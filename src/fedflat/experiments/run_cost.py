@@ -48,13 +48,16 @@ def request_seconds(
 ) -> float:
     """Estimated seconds of one request with one thread, by clients and their numbers of examples."""
     local, cost = setup.exp.local, setup.exp.method.cost
+    gradients, mean = request_gradients(setup, sizes), fmean(size for _, size in sizes)
+    used = min(local.batch_size, local.virtual or mean)
+    return forward.seconds(gradients, gradients * used + cost.full_gradients * mean)
+
+
+def request_gradients(setup: RunSetup, sizes: Sequence[tuple[int, int]]) -> float:
+    """The number of gradients of one request, by clients and their numbers of examples."""
+    local, cost = setup.exp.local, setup.exp.method.cost
     steps = fmean(local.planned_steps(0, client, size) for client, size in sizes)
-    mean = fmean(size for _, size in sizes)
-    times, used = (
-        cost.gradients * cost.local_trainings,
-        min(local.batch_size, local.virtual or mean),
-    )
-    return forward.seconds(steps * times, steps * times * used + cost.full_gradients * mean)
+    return steps * (cost.gradients * cost.local_trainings)
 
 
 def _sizes(setup: RunSetup) -> list[tuple[int, int]]:
