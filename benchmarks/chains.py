@@ -43,15 +43,15 @@ def pair(
     settings = {**settings, "rounds": rounds, "eval_every": rounds, "eval_last": 1}
     seq = experiment("fedseq(groups=8)", on, clients_per_round=5 * chains, **settings)
     setup = prepare(seq)
-    asked = [setup.server.select(t) for t in range(rounds)]
-    work = [[sum(setup.fed.size(k) for k in chain) for chain in each["server"]] for each in asked]
+    args = [setup.server.select(t) for t in range(rounds)]
+    work = [[sum(setup.fed.size(k) for k in chain) for chain in each["server"]] for each in args]
     least = sum(max(max(each), sum(each) / 2) for each in work) / sum(
         sum(each) / 2 for each in work
     )
     star = experiment("fedavg", on, **settings)
     return (
         seq,
-        replace(star, sampler=ClientSampler(cohorts=[selected_clients(each) for each in asked])),
+        replace(star, sampler=ClientSampler(cohorts=[selected_clients(each) for each in args])),
         least,
     )
 
@@ -63,15 +63,15 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--chains", type=int, default=3, help="a round")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     print(f"{'clients':<14}{'FedAvg':>10}{'FedSeq':>10}{'ratio':>8}{'at least':>10}")
     for name, (on, settings) in CASES.items():
-        seq, star, least = pair(on, settings, asked.rounds, asked.chains)
+        seq, star, least = pair(on, settings, args.rounds, args.chains)
         seconds: dict[str, list[float]] = {"seq": [], "star": []}
-        for turn in range(asked.turns):
+        for turn in range(args.turns):
             for key, exp in sorted({"seq": seq, "star": star}.items(), reverse=bool(turn % 2)):
-                result = train(exp, executor=Workers(asked.workers, threads=1))
-                seconds[key].append(result.ledger.training / asked.rounds)
+                result = train(exp, executor=Workers(args.workers, threads=1))
+                seconds[key].append(result.ledger.training / args.rounds)
         a, b = median(seconds["star"]), median(seconds["seq"])
         ratios = [one / other for one, other in zip(seconds["seq"], seconds["star"], strict=True)]
         print(f"{name:<14}{a:>9.3f}s{b:>9.3f}s{median(ratios):>8.2f}{least:>10.2f}")

@@ -87,12 +87,12 @@ def main() -> int:
     parser.add_argument("new", type=Path)
     parser.add_argument("--only", default="", metavar="WORD")
     parser.add_argument("--repeats", type=int, default=5)
-    asked = parser.parse_args()
+    args = parser.parse_args()
     sides = {}
     for side in ("old", "new"):
         environment = {
             **os.environ,
-            "PYTHONPATH": str(getattr(asked, side).resolve() / "src"),
+            "PYTHONPATH": str(getattr(args, side).resolve() / "src"),
             "OMP_NUM_THREADS": "1",
         }
         sides[side] = subprocess.Popen(
@@ -102,9 +102,9 @@ def main() -> int:
             stdout=subprocess.PIPE,
             text=True,
         )
-    for name in (name for name in RUNS if asked.only in name):
+    for name in (name for name in RUNS if args.only in name):
         ratios = []
-        for turn in range(asked.repeats + 1):
+        for turn in range(args.repeats + 1):
             took = {}
             for side in random.sample(sorted(sides), 2):
                 process = sides[side]

@@ -80,20 +80,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--model", default="cnn()")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with TemporaryDirectory() as folder:
-        pictures, labels = draw(Path(folder), asked.pictures)
+        pictures, labels = draw(Path(folder), args.pictures)
         x, y = torch.from_numpy(pictures.copy()), torch.tensor(labels)
-        memory = ff.tensors(x, y, x[:1], y[:1], clients=asked.clients, classes=CLASSES)
+        memory = ff.tensors(x, y, x[:1], y[:1], clients=args.clients, classes=CLASSES)
         tenth, whole = (
-            ff.image_folder(folder, clients=asked.clients, memory=EACH * asked.pictures // share)
+            ff.image_folder(folder, clients=args.clients, memory=EACH * args.pictures // share)
             for share in (10, 1)
         )
         ratios: dict[str, list[float]] = {"a tenth of the pictures kept": [], "all of them": []}
-        for repeat in range(asked.repeats + 1):
-            took, there = seconds(memory, asked.rounds, asked.model)
+        for repeat in range(args.repeats + 1):
+            took, there = seconds(memory, args.rounds, args.model)
             for name, on in zip(ratios, (tenth, whole), strict=True):
-                other, same = seconds(on, asked.rounds, asked.model)
+                other, same = seconds(on, args.rounds, args.model)
                 assert torch.equal(there, same), "the bits must be those of pictures in memory"
                 if repeat:  # the first warms up
                     ratios[name].append(took / other)

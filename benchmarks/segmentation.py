@@ -13,7 +13,7 @@ over the same crops, is made
     bare       by torch alone: the module, torch.optim.SGD, cross entropy of every head
     ours       by fedflat's request, the scenes in memory
     files      by fedflat's request, each scene decoded anew by the pool while the model works on the batch before
-    alone      the same without the pool: a batch is decoded by one thread when it is asked for, and waited for
+    alone      the same without the pool: a batch is decoded by one thread when it is needed, and waited for
 
 after one that warms up.
 
@@ -109,19 +109,19 @@ def write(root: Path, count: int, height: int, width: int) -> None:
             )
 
 
-def setup(asked: argparse.Namespace, root: Path) -> RunSetup:
+def setup(args: argparse.Namespace, root: Path) -> RunSetup:
     """The run whose first request is made."""
     set_data_dir(root)
-    height, width = sides(asked.size)
+    height, width = sides(args.size)
     on = ff.cityscapes(clients=1, size=[height, width], crop=[height // 2, width // 2])
     return prepare(
         experiment(
             "fedavg",
             on=on,
-            model=asked.model,
+            model=args.model,
             rounds=1,
             clients_per_round=1,
-            batch_size=asked.batch,
+            batch_size=args.batch,
             lr=LR,
         )
     )
@@ -204,24 +204,24 @@ def print_ratios(label: str, ratios: list[float]) -> None:
     )
 
 
-def local_training(client: Client, asked: argparse.Namespace) -> None:
+def local_training(client: Client, args: argparse.Namespace) -> None:
     """Walk in turn, bare and ours, and print the ratio of processor seconds."""
     ratios = [
         timed(lambda: bare(client))[1] / timed(lambda: ours(client))[1]
-        for _ in range(asked.repeats + 1)
+        for _ in range(args.repeats + 1)
     ]
     print_ratios("a request, of the speed of bare PyTorch", ratios[1:])
 
 
-def loaders(client: Client, asked: argparse.Namespace) -> None:
+def loaders(client: Client, args: argparse.Namespace) -> None:
     """Walk in turn, from memory and from files with and without the pool, and print ratios by the
     clock."""
-    height, width = sides(asked.size)
+    height, width = sides(args.size)
     category = (
-        4 * height * width * 2 * asked.batch
+        4 * height * width * 2 * args.batch
     )  # two batches: that which is worked on, and the next
     found: dict[str, list[float]] = {"decoding": [], "files": [], "alone": []}
-    for repeat in range(asked.repeats + 1):
+    for repeat in range(args.repeats + 1):
         kept = timed(lambda: ours(client))[0]
         pool, waiting = (
             timed(lambda: files(client, category))[0],
@@ -250,36 +250,36 @@ def raised(client: Client, walk: Callable[[Client], None]) -> float:
     return (memory("VmHWM") - before) * 1024 / 1e6
 
 
-def peak(asked: argparse.Namespace, root: Path, who: str) -> str:
+def peak(args: argparse.Namespace, root: Path, who: str) -> str:
     """The memory of one walk in a process of its own, in megabytes."""
-    words = [sys.executable, __file__, "--alone", who, "--root", str(root), "--size", asked.size]
-    words += ["--model", asked.model, "--batch", str(asked.batch)]
+    words = [sys.executable, __file__, "--alone", who, "--root", str(root), "--size", args.size]
+    words += ["--model", args.model, "--batch", str(args.batch)]
     return subprocess.run(
         words, capture_output=True, text=True, check=True, env=dict(os.environ)
     ).stdout.strip()
 
 
-def part(name: str, asked: argparse.Namespace) -> None:
+def part(name: str, args: argparse.Namespace) -> None:
     """Write, walk, print."""
     for option, usual in vars(PARTS[name]).items():
-        setattr(asked, option, usual if getattr(asked, option) is None else getattr(asked, option))
+        setattr(args, option, usual if getattr(args, option) is None else getattr(args, option))
     with TemporaryDirectory() as folder:
-        write(Path(folder), asked.scenes, *sides(asked.files))
-        ready = setup(asked, Path(folder))
+        write(Path(folder), args.scenes, *sides(args.files))
+        ready = setup(args, Path(folder))
         count, (height, width) = (
             sum(p.numel() for p in ready.job.learner.module().parameters()),
-            sides(asked.size),
+            sides(args.size),
         )
-        crops = f"batches of {asked.batch} crops of {height // 2}x{width // 2}"
+        crops = f"batches of {args.batch} crops of {height // 2}x{width // 2}"
         print(
-            f"{name}: {asked.model}, {count:,} parameters, {crops}, files of {asked.files}",
+            f"{name}: {args.model}, {count:,} parameters, {crops}, files of {args.files}",
             flush=True,
         )
         if name == "memory":
             for who in ("bare", "ours"):
-                print(f"memory of a request, {who:<31}{peak(asked, Path(folder), who)}")
+                print(f"memory of a request, {who:<31}{peak(args, Path(folder), who)}")
         else:
-            {"request": local_training, "loader": loaders}[name](Client(ready), asked)
+            {"request": local_training, "loader": loaders}[name](Client(ready), args)
 
 
 def sides(text: str) -> tuple[int, int]:
@@ -313,16 +313,16 @@ def main() -> None:
     parser.add_argument("--model")
     parser.add_argument("--alone", choices=["bare", "ours"], help=argparse.SUPPRESS)
     parser.add_argument("--root", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
-    if asked.alone:
+    if args.alone:
         print(
-            f"{raised(Client(setup(asked, Path(asked.root))), bare if asked.alone == 'bare' else ours):.0f} MB"
+            f"{raised(Client(setup(args, Path(args.root))), bare if args.alone == 'bare' else ours):.0f} MB"
         )
         return
     keep_memory()
-    for name in [asked.only] if asked.only else PARTS:
-        part(name, argparse.Namespace(**vars(asked)))
+    for name in [args.only] if args.only else PARTS:
+        part(name, argparse.Namespace(**vars(args)))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@
 
 Every method of the common table, the executors, resumed runs, averages, personal models and analyses
 are run in each checkout by a process of its own, in turn. Then every parameter, metric and file is
-compared; what a clock or a digest over a clock says is left out. Nothing is pasted: both sides are
+compared; what a clock or a digest over a clock says is left out. Sentences for people (why a run was
+refused, why a client failed) are counted apart from values. Nothing is pasted: both sides are
 computed here and now. It says what it compared, what differed and what only the new one writes, and
-ends with status 1 if anything of the old is gone or differs. Only what is public in both is used.
+ends with status 1 if a value of the old is gone or differs. Only what is public in both is used.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ RENAMED = {
 }
 """Words in the names of files and values that an older checkout writes differently."""
 PASSED_OVER = {"lock", "report.html"}
+SENTENCES = ("refused.txt", ".why")
+"""How the names of sentences end."""
 SETTINGS: dict[str, Any] = {
     "on": "digits(lda(0.3), clients=12, split=0.7)",
     "model": "mlp(hidden=[8])",
@@ -326,10 +329,10 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def compare(old: Path, new: Path) -> tuple[int, int, list[str], Counter[str]]:
-    """How many experiments and values were compared, a line for each difference, and what only the
-    new one writes."""
-    count, lines, more = 0, [], Counter[str]()
+def compare(old: Path, new: Path) -> tuple[int, int, list[str], list[str], Counter[str]]:
+    """How many experiments and values were compared, a line for each difference and for each
+    sentence with other words, and what only the new one writes."""
+    count, lines, reworded, more = 0, [], [], Counter[str]()
     names = sorted(path.name for path in new.glob("*.name"))
     for file in names:
         name, place = (new / file).read_text(), file.removesuffix(".name")
@@ -344,8 +347,16 @@ def compare(old: Path, new: Path) -> tuple[int, int, list[str], Counter[str]]:
                     if key not in after
                     else f"{before[key]!r:.60} became {after[key]!r:.60}"
                 )
-                lines.append(f"{name}: {key} {where}")
-    return len(names), count, lines, more
+                same = key in after and is_reworded(key, before[key], after[key])
+                (reworded if same else lines).append(f"{name}: {key} {where}")
+    return len(names), count, lines, reworded, more
+
+
+def is_reworded(name: str, before: Any, after: Any) -> bool:
+    """Whether both are sentences, and errors of the same type if they are errors."""
+    if name.endswith("refused.txt"):
+        return before.partition(b":")[0] == after.partition(b":")[0]
+    return name.endswith(SENTENCES)
 
 
 def main() -> int:
@@ -360,39 +371,44 @@ def main() -> int:
         "--keep", type=Path, metavar="DIR", help="where to leave the folders (default: nowhere)"
     )
     parser.add_argument("--make", type=Path, metavar="DIR", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.make:
-        make_all(table(asked.old), asked.only, asked.make)
+    args = parser.parse_args()
+    if args.make:
+        make_all(table(args.old), args.only, args.make)
         return 0
     with tempfile.TemporaryDirectory() as temporary:
-        place = asked.keep or Path(temporary)
+        place = args.keep or Path(temporary)
         for side in ("old", "new"):
             out = place.resolve() / side
             out.mkdir(parents=True)
             environment = {
                 **os.environ,
-                "PYTHONPATH": str(getattr(asked, side).resolve() / "src"),
+                "PYTHONPATH": str(getattr(args, side).resolve() / "src"),
                 "OMP_NUM_THREADS": "1",
             }
             words = [
-                str(asked.old.resolve()),
-                str(asked.new.resolve()),
+                str(args.old.resolve()),
+                str(args.new.resolve()),
                 "--only",
-                asked.only,
+                args.only,
                 "--make",
                 str(out),
             ]
             subprocess.run(
                 [sys.executable, str(HERE), *words], env=environment, check=True, cwd=out
             )
-        runs, values, differences, more = compare(place / "old", place / "new")
+        runs, values, differences, reworded, more = compare(place / "old", place / "new")
     print(
         "\n".join(
-            [*differences, *(f"only in NEW, {times} times: {key}" for key, times in more.items())]
+            [
+                *differences,
+                *(f"reworded: {line}" for line in reworded),
+                *(f"only in NEW, {times} times: {key}" for key, times in more.items()),
+            ]
         )
     )
     print(
-        f"{runs} experiments, {values} values compared, {len(differences)} differ, {sum(more.values())} are new"
+        f"{runs} experiments, {values} values compared, {len(differences)} differ, "
+        f"{len(reworded)} sentences are reworded, {sum(more.values())} are new"
     )
     return 1 if differences else 0
 

@@ -91,7 +91,7 @@ OPTIONS = [
     (("--clients-per-round", "0"), "clients a round must be a whole number of at least 1, found 0"),
     (
         ("--clients-per-round", "101"),
-        "101 clients a round were asked for, but there are only 100. Use at most 100",
+        "a round selects 101 clients, but there are only 100. Use at most 100",
     ),
     (("--local-epochs", "0"), "epochs must be a whole number of at least 1, found 0"),
     (("--local-epochs", "2", "--local-steps", "1"), "not allowed with argument"),

@@ -132,9 +132,7 @@ def test_batches_for_clients_drawn_by_size() -> None:
 
 
 def test_clients_and_cohorts_are_checked() -> None:
-    with pytest.raises(
-        SettingError, match="6 clients a round were asked for, but there are only 5"
-    ):
+    with pytest.raises(SettingError, match="a round selects 6 clients, but there are only 5"):
         prepare(experiment(sampler=ClientSampler(clients=6)))
     with pytest.raises(SettingError, match="5 cohorts were given for 6 rounds"):
         prepare(experiment(sampler=ClientSampler(cohorts=[[0]] * 5)))

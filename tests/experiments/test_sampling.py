@@ -142,6 +142,6 @@ def test_wrong_settings(wrong: dict[str, Any], message: str) -> None:
 def test_more_clients_than_there_are(kind: str) -> None:
     ClientSampler(clients=5, kind=kind).check(5, 1)
     with pytest.raises(
-        SettingError, match=r"6 clients a round were asked for, but there are only 5. Use at most 5"
+        SettingError, match=r"a round selects 6 clients, but there are only 5. Use at most 5"
     ):
         ClientSampler(clients=6, kind=kind).check(5, 1)

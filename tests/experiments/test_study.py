@@ -133,7 +133,7 @@ def test_checkpoints_as_often_as_specified(tmp_path: Path) -> None:
         ({"seeds": []}, "at least one, found"),
         ({"seeds": [-1]}, "seed must be a whole number of at least 0, found -1"),
         ({"methods": ["fedavg", "feddin"]}, "unknown method 'feddin'. Did you mean 'feddyn'"),
-        ({"clients_per_round": 21}, "21 clients a round were asked for, but there are only 20"),
+        ({"clients_per_round": 21}, "a round selects 21 clients, but there are only 20"),
         ({"device": "cuda:7x"}, "device"),
     ],
 )

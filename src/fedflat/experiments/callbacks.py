@@ -12,7 +12,7 @@ from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.averaging import AverageState
 from fedflat.server.piece import StepResult
 
-Seen = dict[str, Any]
+RecordedValues = dict[str, Any]
 """Measurements by name, as they are written to the run folder."""
 
 
@@ -28,7 +28,7 @@ class RoundCallback:
     def on_aggregate(self, replies: Replies) -> None:
         """All replies of an exchange are aggregated."""
 
-    def on_round_end(self, new: StepResult) -> Seen:
+    def on_round_end(self, new: StepResult) -> RecordedValues:
         """The server has made its step; returns the measurements to be written."""
         return {}
 

@@ -43,9 +43,8 @@ class ClientSampler(SamplerSettings):
         if self.cohorts is None:
             if self.clients > population:
                 raise SettingError(
-                    f"{self.clients} clients a round were asked for, but there are only "
-                    f"{population}. Use at most {population} (clients_per_round), or split the "
-                    "data into more clients."
+                    f"a round selects {self.clients} clients, but there are only {population}. Use "
+                    f"at most {population} (clients_per_round), or split the data into more clients."
                 )
             return
         if not _is_list(self.cohorts) or not all(map(_is_list, self.cohorts)):

@@ -12,7 +12,7 @@ import torch
 
 from fedflat.core.flat import unit
 from fedflat.core.messages import Replies
-from fedflat.experiments.callbacks import Seen
+from fedflat.experiments.callbacks import RecordedValues
 from fedflat.experiments.recording.recorder import Metric, RoundView
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
@@ -48,7 +48,7 @@ class Alignment(Metric):
         """Keep the pseudo-gradient; a later exchange of the round replaces it."""
         s.scratch[self.key] = replies.delta
 
-    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """The cosine, if the round before was recorded too."""
         last, this = s.state, s.scratch.get(self.key)
         if this is None:

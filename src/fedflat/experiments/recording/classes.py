@@ -10,7 +10,7 @@ from torch import Tensor
 from fedflat.client.evaluate import outputs
 from fedflat.data.batch import arguments
 from fedflat.errors import SettingError
-from fedflat.experiments.callbacks import Seen
+from fedflat.experiments.callbacks import RecordedValues
 from fedflat.experiments.recording.recorder import Metric, RoundView
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
@@ -51,7 +51,7 @@ class Classes(Metric):
                 "--record."
             )
 
-    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """The accuracies, if the round is evaluated."""
         if not s.due:
             return {}

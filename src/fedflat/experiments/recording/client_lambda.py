@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch
 from fedflat.errors import RunError, number
-from fedflat.experiments.callbacks import Seen
+from fedflat.experiments.callbacks import RecordedValues
 from fedflat.experiments.recording.recorder import (
     LINE_AND_HEAT_MAP,
     Metric,
@@ -77,7 +77,7 @@ class ClientLambda(Metric):
                 s.setup, one.client, one.client_params, self.k
             )
 
-    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """What was measured."""
         return {self.key: s.scratch[self.key]} if self.key in s.scratch else {}
 

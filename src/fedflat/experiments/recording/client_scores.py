@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fedflat.client.evaluate import headline
 from fedflat.errors import SettingError
-from fedflat.experiments.callbacks import Seen
+from fedflat.experiments.callbacks import RecordedValues
 from fedflat.experiments.recording.recorder import Metric, RoundView, refuse_many_clients
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
@@ -46,7 +46,7 @@ class ClientScores(Metric):
         """A pass over all training data."""
         return "one forward pass over the data of all clients every evaluation"
 
-    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """The scores, if the round is evaluated."""
         if not s.due:
             return {}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedflat.experiments.callbacks import Seen
+from fedflat.experiments.callbacks import RecordedValues
 from fedflat.experiments.recording.recorder import Metric, RoundView
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
@@ -50,6 +50,6 @@ class DeltaEps(Metric):
             else "nothing, the method does not measure it"
         )
 
-    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """The value that the method wrote."""
         return {self.key: new.metrics[NOTE]} if NOTE in new.metrics else {}

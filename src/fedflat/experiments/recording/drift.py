@@ -16,7 +16,7 @@ from fedflat.client.local import LocalTraining
 from fedflat.client.measurements import DRIFT, EpochEnds
 from fedflat.client.piece import Piece
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch
-from fedflat.experiments.callbacks import Seen
+from fedflat.experiments.callbacks import RecordedValues
 from fedflat.experiments.recording.recorder import Metric, RoundView
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
@@ -52,7 +52,7 @@ class Drift(Metric):
             torch.as_tensor(reply.metrics[DRIFT], dtype=torch.float64).reshape(-1)
         )
 
-    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """The mean over all replies."""
         return (
             {self.key: float(torch.cat(s.scratch[self.key]).mean())}

@@ -15,7 +15,7 @@ from fedflat.client.evaluate import outputs
 from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData
 from fedflat.errors import flag
-from fedflat.experiments.callbacks import Seen
+from fedflat.experiments.callbacks import RecordedValues
 from fedflat.experiments.recording.recorder import (
     LINE_AND_HEAT_MAP,
     Metric,
@@ -64,7 +64,7 @@ class Features(Metric):
         clients = "all clients" if self.everyone else "the round's clients"
         return f"one forward pass over the data of {clients} every evaluation"
 
-    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """The means, if the round is evaluated."""
         if not s.due:
             return {}

@@ -16,7 +16,7 @@ from fedflat.client.piece import eval_model_piece
 from fedflat.data.domain_match import mutual_information, purity
 from fedflat.data.federation import owners_of_tests
 from fedflat.errors import SettingError
-from fedflat.experiments.callbacks import Seen
+from fedflat.experiments.callbacks import RecordedValues
 from fedflat.experiments.recording.recorder import Metric, RoundView
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.models.domain_branches import ADJACENCY, STUDENT
@@ -113,7 +113,7 @@ class DomainPurity(_Match):
     note = "Share of test images that are of the most frequent known domain of their found domain."
     unit = "%"
 
-    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """The purity, if the round is evaluated."""
         return {self.key: purity(found_domains(s, new), self.known(s))} if s.due else {}
 
@@ -126,7 +126,7 @@ class DomainInformation(_Match):
     title = "Adjusted mutual information of found and known domains"
     note = "1 if the found domains are the known ones, 0 on average if they are random."
 
-    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """The information, if the round is evaluated."""
         return {self.key: mutual_information(found_domains(s, new), self.known(s))} if s.due else {}
 
@@ -144,7 +144,7 @@ class DomainShares(_OfFoundDomains):
     entries = "domain"
     unit = "%"
 
-    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """The shares, if the round is evaluated."""
         if not s.due:
             return {}
@@ -170,7 +170,7 @@ class DomainGraph(Metric):
         """Nothing."""
         return "nothing"
 
-    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """The entries."""
         learner = s.setup.job.learner
         learner.load(new.model)
@@ -199,7 +199,7 @@ class BranchWeight(Metric):
         """Nothing."""
         return "nothing"
 
-    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """The weight, or a list of them."""
         s.setup.job.learner.load(new.model)
         found = _weights(s.setup.job.learner.flat.module)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fedflat.experiments.callbacks import Seen
+from fedflat.experiments.callbacks import RecordedValues
 from fedflat.experiments.recording.recorder import Metric, RoundView
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
@@ -25,6 +25,6 @@ class Norms(Metric):
         """Next to nothing."""
         return "one norm a round"
 
-    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """The norm."""
         return {self.key: float(torch.linalg.vector_norm(new.model.params.double()))}

@@ -15,7 +15,7 @@ from fedflat.client.local import LocalTraining
 from fedflat.client.piece import Piece
 from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch
 from fedflat.errors import SettingError
-from fedflat.experiments.callbacks import RoundCallback, Seen
+from fedflat.experiments.callbacks import RecordedValues, RoundCallback
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import TextSpec
 from fedflat.server.averaging import AverageState
@@ -68,9 +68,9 @@ class RoundView(RoundCallback):
                 with self._aside(metric):
                     metric.on_aggregate(self, replies)
 
-    def on_round_end(self, new: StepResult) -> Seen:
+    def on_round_end(self, new: StepResult) -> RecordedValues:
         """The values recorded in this round, after the server step."""
-        seen: Seen = {}
+        seen: RecordedValues = {}
         for metric in self.metrics:
             with self._aside(metric):
                 seen |= metric.on_round_end(self, new)
@@ -152,7 +152,7 @@ class Metric(TextSpec, ABC):
     def on_aggregate(self, s: RoundView, replies: Replies) -> None:
         """Called at the end of each training exchange that counts."""
 
-    def on_round_end(self, s: RoundView, new: StepResult) -> Seen:
+    def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """The values to write after the server step."""
         return {}
 
