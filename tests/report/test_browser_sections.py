@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import fedflat
 from fedflat.report import write_report
 from report.test_browser import Watched, browser, pytestmark  # noqa: F401
 from report.test_sections import METHODS, study, two_seeds
@@ -216,3 +217,30 @@ def test_surfaces_have_distances_along_their_sides(
     )
     assert f"It reaches {reach}." in page.get_attribute("canvas.surface", "aria-label")
     context.close()
+
+
+@pytest.mark.slow
+def test_the_table_of_a_sweep_says_what_chose_and_how_many_were_tried(
+    browser: Any,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """The set that chose a round is named, and so is the number of settings."""
+    settings = {"rounds": 4, "model": "logistic", "clients_per_round": 2, "threads": 1}
+    on = "digits(lda(0.5), clients=10)"
+    chosen = {"validation": 0.1, "select_by": "validation", "eval_every": 1}
+    fedflat.sweep("fedsam(rho={0.1, 0.2})", on=on, out=tmp_path / "swept", quiet=True, **settings)
+    fedflat.run("fedavg", on=on, out=tmp_path / "kept", quiet=True, **settings, **chosen)
+    write_report([tmp_path / "swept"], tmp_path / "swept.html")
+    write_report([tmp_path / "kept"], tmp_path / "kept.html")
+    page = Watched(browser, (tmp_path / "swept.html").as_uri()).page
+    heads = page.locator("#results th[scope=col]").all_inner_texts()
+    words = [" ".join(head.split()) for head in heads]
+    assert {"Chosen %", "Validation %", "Settings tried"} <= set(words)
+    tried = words.index("Settings tried")
+    rows = page.locator("#results tbody tr").all()
+    assert [row.locator("th, td").nth(tried).inner_text() for row in rows] == ["2", "2"]
+    assert "neither trained nor tested on" in page.locator("#results").inner_text()
+    page = Watched(browser, (tmp_path / "kept.html").as_uri()).page
+    best = "on the test set: the evaluation with the best score on the validation set"
+    assert best in page.locator("#results").inner_text()
+    assert "Chosen %" not in page.locator("#results").inner_text()

@@ -15,7 +15,7 @@ it.
 
 Where paper and released code differ: the dual is measured from ``wt`` (code, and line 19 of the
 paper's Algorithm 1; line 22 has ``w``, which would let eps leak into it). ``dual_scale="repo"``
-divides the server's dual by the cohort's size as well. The radius of the *local* SAM is warmed up
+divides the server's dual by the cohort's size as well. The radius of the local SAM is warmed up
 over ``T_s`` rounds from ``rho_0``. ``server_rho="repo"`` also gives the server the radius ``rho_l +
 (rho_s - rho_0)/T_s`` during that time, as the code does by reading the wrong list.
 """

@@ -248,6 +248,7 @@ def _method(
     return {
         **numbers,
         "name": summary.method,
+        "by_validation": summary.by_validation,
         "runs": own,
         "begun": len(own),
         "now": short(mean(now)) if now else None,

@@ -160,6 +160,9 @@ const testsOf = (methods) =>
 const domainsOf = (methods) =>
   [...new Set(methods.flatMap((m) => Object.keys(m.tests)))].filter((name) => name.includes("/"));
 
+const VALIDATION = "validation",
+  CHOSEN = "the evaluation with the best score on the validation set";
+
 /** The columns of a table: a head, the number to sort by, the text to show. Columns without any value are left out. */
 function columns(methods, { judged, target: wanted, headline }) {
   const target = wanted === null ? "" : judged.format(wanted).replace(" ", "\u00a0");
@@ -183,9 +186,19 @@ function columns(methods, { judged, target: wanted, headline }) {
       (m) => m.columns[name] ?? "–",
     ]),
     [headline.name, judged.head(judged.title), (m) => m.score ?? m.now, score],
+    ...(methods.some((m) => m.by_validation)
+      ? []
+      : [
+          [
+            "chosen",
+            judged.head("Chosen"),
+            (m) => m.chosen,
+            (m) => spreadScore(judged, m.chosen, m.chosen_spread),
+          ],
+        ]),
     ...testsOf(methods).map((name) => [
       `tests.${name}`,
-      judged.head(name),
+      judged.head(name === VALIDATION ? "Validation" : name),
       (m) => m.tests[name]?.[0],
       (m) => spreadScore(judged, ...(m.tests[name] || [])),
     ]),
@@ -196,6 +209,7 @@ function columns(methods, { judged, target: wanted, headline }) {
       (m) => spreadScore(judged, m.personal, m.personal_spread),
     ],
     ...(headline.name === "loss" ? [] : [["loss", "Loss", (m) => m.loss, (m) => spread(m.loss, m.loss_spread)]]),
+    ["tried", "Settings tried", (m) => (m.tried > 1 ? m.tried : null), (m) => whole(m.tried)],
     ["lambda_1", "λ₁", (m) => m.lambda_1, (m) => spread(m.lambda_1, m.lambda_1_spread)],
     ["scaled", "λ₁‖w‖²", (m) => m.scaled, (m) => spread(m.scaled, m.scaled_spread)],
     ["trace", "Trace", (m) => m.trace, (m) => spread(m.trace, m.trace_spread)],
@@ -501,12 +515,26 @@ function tableNote(
   const methods = members.map((i) => doc.methods[i]),
     seeds = methods.some((m) => m.seeds > 1),
     single = methods.some((m) => m.seeds === 1);
-  const sets = testsOf(methods).filter((name) => name !== "drop");
+  const sets = testsOf(methods).filter((name) => name !== "drop" && name !== VALIDATION),
+    validated = testsOf(methods).includes(VALIDATION),
+    chosen = methods.some((m) => m.by_validation);
+  const which = chosen
+    ? CHOSEN
+    : last > 1
+      ? `mean of the evaluations in the last ${last} rounds`
+      : "the last evaluation";
   return sentence([
-    `${judged.title}${headline.name === "loss" ? "" : " and loss"} on ${testedOn}: ${last > 1 ? `mean of the evaluations in the last ${last} rounds` : "the last evaluation"}${seeds ? ", ± the standard deviation over seeds" : " (1 seed)"}.`,
+    `${judged.title}${headline.name === "loss" ? "" : " and loss"} on ${testedOn}: ${which}${seeds ? ", ± the standard deviation over seeds" : " (1 seed)"}.`,
     judged.higher ? "" : `Less ${judged.label} is better.`,
     sets.length
       ? `${listed(sets)}: the ${judged.label} on ${sets.length > 1 ? "further test sets" : "a further test set"}.`
+      : "",
+    validated && !chosen ? `Chosen: the ${judged.label} on the test set at ${CHOSEN}.` : "",
+    validated
+      ? `Validation: the ${judged.label} on examples that were set aside, neither trained nor tested on.`
+      : "",
+    methods.some((m) => m.tried > 1)
+      ? "Settings tried: in the sweep that the runs of the method belong to."
       : "",
     testsOf(methods).includes("drop")
       ? `Drop: how much worse the ${judged.label} is than that of the same run without its attack.`
