@@ -1,4 +1,4 @@
-"""What clients remember between requests, kept by the simulation on their behalf, or by themselves
+"""Client states between requests, stored here or by the clients themselves
 (`fedflat.execution.state_ids`).
 
 Changes of a round are staged and taken over together at its end, so that a round which is broken
@@ -87,7 +87,7 @@ class ClientStates:
             )
 
     def accept(self, requests: Sequence[str], clients: Sequence[int]) -> None:
-        """The replies of ``clients`` to ``requests`` count when the round is done."""
+        """Accept the replies of ``clients`` to ``requests`` at the next `commit`."""
         if self._kept_by_clients:
             self.ids.stage(requests, clients)
 
@@ -103,7 +103,7 @@ class ClientStates:
         return {} if held is None else self._fetch(held)
 
     def stage(self, client: int, state: ClientState) -> None:
-        """Take a client's new state over when the round is done."""
+        """Store a client's new state at the next `commit`."""
         before = self._staged.get(client) or self._kept.get(client)
         if not state or (
             before is not None and before.state is not None and _same(state, before.state)
@@ -119,7 +119,7 @@ class ClientStates:
             self._discard(staged)
 
     def commit(self) -> None:
-        """The round is done."""
+        """Store all staged states: the round is done."""
         if self._kept_by_clients:
             self.ids.commit()
         for client, held in self._staged.items():
@@ -130,7 +130,7 @@ class ClientStates:
         self._staged = {}
 
     def discard(self) -> None:
-        """The round was broken off."""
+        """Drop all staged states: the round was interrupted."""
         self.ids.discard()
         staged, self._staged = self._staged, {}
         for held in staged.values():
@@ -170,7 +170,7 @@ class ClientStates:
         }
 
     def release(self, oldest: int) -> None:
-        """The checkpoints of rounds before ``oldest`` are gone: what only they named is free."""
+        """Free the space of states that only checkpoints of rounds before ``oldest`` name."""
         self.ids.release(oldest)
         while self._waiting and self._waiting[0][0] < oldest:
             self._spill.free(self._waiting.popleft()[1])
@@ -214,7 +214,7 @@ class ClientStates:
         return state
 
     def _hold(self, held: _Held, state: ClientState) -> None:
-        """Have it in RAM, and put on disk what there is no more room for."""
+        """Store a state in RAM, and write to disk what exceeds the budget."""
         held.state = state
         self._recent[held] = None
         self.in_ram += held.nbytes
@@ -240,7 +240,7 @@ class ClientStates:
         held.state = None
 
     def _discard(self, held: _Held) -> None:
-        """It is not used again; a checkpoint may still name it."""
+        """Drop a state that no request uses again. A checkpoint may still name it."""
         if held.state is not None:
             self._let_go(held)
         if held.named and held.place is not None:

@@ -68,20 +68,20 @@ class EvaluationSchedule(EvaluateSettings):
             round: seconds of training in a round.
             evaluation: seconds of one evaluation.
         """
-        settled = replace(self, defaults=frozenset())
+        schedule = replace(self, defaults=frozenset())
         budget = max(SHARE / (1 - SHARE) * rounds * round, UNNOTICED)
         if not self.defaults or len(self.rounds(rounds)) * evaluation <= budget:
-            return settled
+            return schedule
         most = max(1, int(budget / evaluation))
         if "last" in self.defaults:
-            settled = replace(settled, last=max(1, min(self.last, most // 2)))
+            schedule = replace(schedule, last=max(1, min(self.last, most // 2)))
         if "every" in self.defaults:
             longest = min(rounds, self.patience or rounds)
             for every in (*_steps(self.every, longest), longest):
-                settled = replace(settled, every=every)
-                if len(settled.rounds(rounds)) <= most:
+                schedule = replace(schedule, every=every)
+                if len(schedule.rounds(rounds)) <= most:
                     break
-        return settled
+        return schedule
 
 
 def _steps(first: int, longest: int) -> Iterator[int]:

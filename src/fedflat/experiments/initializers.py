@@ -192,7 +192,7 @@ class Pretrained(Initializer):
     Training uses the settings of the run, except for those given here. With ``styles`` every image is
     trained on in the style of a client, drawn anew each time: ``True`` or a ``mean_style(...)``,
     which every client is then asked for. It is a run of its own in the folder ``start`` of the run
-    folder: it can be stopped and gone on with, and looked at.
+    folder: it can be stopped, resumed and analysed.
 
     lr, batch_size
         As in local training; None: those of the run.

@@ -107,9 +107,9 @@ def run_one(
     config.check(setup, out)
     _note_partitions([exp], reporter)
     cost = RunCost.of(setup)
-    settled = with_schedule(exp, cost)
-    if settled.evaluate != exp.evaluate:
-        exp, setup = settled, prepare(settled, config.device)
+    scheduled = with_schedule(exp, cost)
+    if scheduled.evaluate != exp.evaluate:
+        exp, setup = scheduled, prepare(scheduled, config.device)
     config = config.resolved(config.loads(setup), reporter.note)
     reporter.note(f"  {estimate([(exp, cost)], config.make())}")
     run_folder: RunFolder = RunFolder()

@@ -41,7 +41,7 @@ Stack = tuple[StackFrame, ...]
 
 
 class SampleCount(NamedTuple):
-    """How often a stack was seen, and the seconds that stands for."""
+    """How often a stack was sampled, and the seconds of these samples."""
 
     times: int
     seconds: float
