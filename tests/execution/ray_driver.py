@@ -188,6 +188,11 @@ def no_actor_left(folder: str) -> dict[str, Any]:
             ff.run("scaffold()", **settings, out=folder, executor=text, quiet=True)
         except ClientsUnreachable as error:
             message = str(error)
+    return _resumed_without_ray(folder, settings, message)
+
+
+def _resumed_without_ray(folder: str, settings: dict[str, Any], message: str) -> dict[str, Any]:
+    """The error that ended a run, its checkpoints, and its bits when another executor resumes it."""
     rounds = sorted(path.stem for path in (Path(folder) / "checkpoint").glob("*.json"))
     here = ff.run("scaffold()", **settings, executor="in-process", threads=1, quiet=True)
     resumed = ff.resume(folder, executor="in_process(threads=1)", quiet=True)
@@ -197,6 +202,34 @@ def no_actor_left(folder: str) -> dict[str, Any]:
         "resumed": digest(resumed[0]),
         "here": digest(here),
     }
+
+
+def killed_head(folder: str) -> dict[str, Any]:
+    """The only node, with the head, is killed in round 2; the run is resumed without Ray."""
+    settings: dict[str, Any] = {
+        "on": "digits(lda(0), clients=12)",
+        "model": "mlp(hidden=[16])",
+        "rounds": 4,
+        "clients_per_round": 6,
+        "batch_size": 16,
+    }
+    message = ""
+    with cluster(1) as made:
+
+        def on_hand_out(pool: Any, actor: Any, request: Any) -> None:
+            if request.broadcast.round == 1 and pool.options.wait > 3:
+                pool.options = replace(pool.options, wait=3)
+                for processes in made.head_node.all_processes.values():
+                    for one in processes:
+                        one.process.kill()
+
+        watch(on_hand_out)
+        text = f"ray(address='{made.address}', wait=600)"
+        try:
+            ff.run("scaffold()", **settings, out=folder, executor=text, quiet=True)
+        except ClientsUnreachable as error:
+            message = str(error)
+    return _resumed_without_ray(folder, settings, message)
 
 
 def other_version(folder: str) -> dict[str, Any]:

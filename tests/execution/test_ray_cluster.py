@@ -95,6 +95,17 @@ def test_no_actor_is_left(home: Path, tmp_path: Path) -> None:
 
 @needs_ray
 @pytest.mark.slow
+def test_the_head_is_killed(home: Path, tmp_path: Path) -> None:
+    """Calls of Ray that need the head would wait for it without end."""
+    found = driven(home, "killed_head", str(tmp_path / "run"))
+    assert found["message"].startswith("The head of the Ray cluster at ")
+    assert "has not answered for 3 seconds" in found["message"]
+    assert found["checkpoints"] == ["round-0000001"]
+    assert found["resumed"] == found["here"]
+
+
+@needs_ray
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scenario", "message"),
     [

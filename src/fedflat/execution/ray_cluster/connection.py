@@ -21,10 +21,12 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "3600",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "has been marked dead",
 }
 """Environment of Ray, unless the user has set it: no usage statistics and no hints about settings.
-Without the last one Ray ends this process a minute after the head was lost; we end the run with a
-checkpoint before that."""
+Without the timeout Ray ends this process a minute after the head was lost; we end the run with a
+checkpoint before that. The last one keeps the loss of a node, which we log, out of the standard
+output."""
 PATIENCE = 5.0
 """Seconds in which the port of a head must accept a connection."""
 

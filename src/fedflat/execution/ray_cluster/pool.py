@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,8 @@ from fedflat.version import __version__
 log = logging.getLogger(__name__)
 
 REPEATS = 3
-"""How often a request is repeated if its actor is lost."""
+"""How often a request is repeated if its actor is lost; how many actors in a row may be lost before
+they are ready."""
 SETTLE = 5.0
 """Seconds that the start waits for the other actors once the first is ready."""
 POLL = 5.0
@@ -113,6 +115,8 @@ class RayPool(RemoteClientPool):
         """When the head answered, and when it was asked."""
         self.refusal, self.refused = "", 0.0
         """Why an actor could not open the job, and when."""
+        self.lost_opening = 0
+        """Actors in a row that were lost before they were ready."""
 
     @property
     def capacity(self) -> int:
@@ -249,11 +253,14 @@ class RayPool(RemoteClientPool):
     def _take_actor(self, ref: object, starts: bool = False) -> None:
         """An actor is ready, or cannot be used; in the latter case the start of a run ends."""
         actor = self.opening.pop(ref)
+        lost = False
         try:
             actor.node, actor.pid = opened(self.ray.get(ref))
             self.idle.append(actor)
+            self.lost_opening = 0
             return
         except self.ray.exceptions.RayError as error:
+            lost = isinstance(error, self.ray.exceptions.RayActorError)
             problem: Exception = SettingError(
                 f"A Ray actor could not start ({_short(error)}). Install the same fedflat on all "
                 "nodes of the cluster."
@@ -263,6 +270,10 @@ class RayPool(RemoteClientPool):
         self._kill(actor)
         if starts:
             raise problem
+        if lost and self.lost_opening < REPEATS:  # with its node, most likely
+            self.lost_opening += 1
+            log.warning("A Ray actor was lost before it was ready. Another one is requested.")
+            return
         self.refusal, self.refused = str(problem), time.monotonic()
         log.warning("A new Ray actor cannot be used. %s", self.refusal)
 
@@ -274,23 +285,31 @@ class RayPool(RemoteClientPool):
 
     def _look(self) -> None:
         """Now and then: use nodes that have joined, and end the run if the head is gone."""
-        if time.monotonic() - self.looked < POLL:
-            return
+        if time.monotonic() - self.looked >= POLL:
+            self._request_actors()
+
+    def _head_answers(self) -> bool:
+        """Whether the head accepts a connection; the run ends if it has not for too long.
+
+        Asked before each call of Ray that needs the head: such a call waits without end for it.
+        """
         problem = head_problem(self.head)
         self.looked = time.monotonic()
         if problem is None:
             self.head_seen = self.looked
-            self._request_actors()
-        elif self.looked - self.head_seen > self.options.wait:
+            return True
+        if self.looked - self.head_seen > self.options.wait:
             raise ClientsUnreachable(
                 f"The head of the Ray cluster at {self.head} has not answered for "
                 f"{self.options.wait:g} seconds ({problem}). Start a cluster again."
             )
+        return False
 
     def _request_actors(self) -> None:
         """Request as many actors as are missing; do not wait for them."""
         there = len(self.idle) + len(self.busy) + len(self.opening)
-        if self.refusal and there and time.monotonic() - self.refused < RETRY:
+        waits = self.refusal and there and time.monotonic() - self.refused < RETRY
+        if not self._head_answers() or waits:
             return
         wanted = self.options.actors or self._room()
         for _ in range(max(wanted, 1) - there):
@@ -299,22 +318,29 @@ class RayPool(RemoteClientPool):
             self.opening[handle.open.remote(code, self.setup, self.content)] = _Actor(handle)
 
     def _room(self) -> int:
-        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        return sum(room(node, self.options.cpus, self.options.gpus) for node in nodes)
+        cpus, gpus = self.options.cpus, self.options.gpus
+        return sum(room(node["Resources"], cpus, gpus) for node in self._nodes())
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        """The nodes that are alive; none if the head does not say."""
+        found: list[dict[str, Any]] = []
+        asks = threading.Thread(target=lambda: found.extend(self.ray.nodes()), daemon=True)
+        asks.start()
+        asks.join(self.options.wait)
+        return [node for node in found if node["Alive"]]
 
     def _time_left(self) -> float:
         return max(0.0, self.alone_since + self.options.wait - time.monotonic())
 
     def _require_actor(self) -> None:
         """End the run if there has been no actor for too long."""
-        if self._time_left():
+        if self._time_left() or not self._head_answers():
             return
         asked = f"{self.options.cpus:g} CPUs and {self.options.gpus:g} GPUs"
-        nodes = [node for node in self.ray.nodes() if node["Alive"]]
         has = ", ".join(
             f"{node['NodeManagerAddress']}: {node['Resources'].get('CPU', 0):g} CPUs, "
             f"{node['Resources'].get('GPU', 0):g} GPUs"
-            for node in nodes
+            for node in self._nodes()
         )
         raise ClientsUnreachable(
             f"No Ray actor was there for {self.options.wait:g} seconds. An actor needs {asked}; "
