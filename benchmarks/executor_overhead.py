@@ -77,7 +77,7 @@ def deployed(at: Path, on: str, hidden: int, n: int) -> Iterator[ClientPool]:
         session.least = n
         session.wait_until(lambda: len(session.online()) == n, "here")
         session.begin(names)
-        session.write_roster()
+        session.write_clients()
         setup = work(RemoteClients(str(folder.path), RUN, data_set(on)), hidden, n)
         with executor.open(setup.job, setup.fed, setup.source) as pool:
             yield pool

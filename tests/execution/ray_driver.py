@@ -205,7 +205,7 @@ def _resumed_without_ray(folder: str, settings: dict[str, Any], message: str) ->
 
 
 def killed_head(folder: str) -> dict[str, Any]:
-    """The only node, with the head, is killed in round 2; the run is resumed without Ray."""
+    """Head and only actor are killed in round 2; the run is resumed without Ray."""
     settings: dict[str, Any] = {
         "on": "digits(lda(0), clients=12)",
         "model": "mlp(hidden=[16])",
@@ -219,9 +219,9 @@ def killed_head(folder: str) -> dict[str, Any]:
         def on_hand_out(pool: Any, actor: Any, request: Any) -> None:
             if request.broadcast.round == 1 and pool.options.wait > 3:
                 pool.options = replace(pool.options, wait=3)
-                for processes in made.head_node.all_processes.values():
-                    for one in processes:
-                        one.process.kill()
+                made.head_node.all_processes["gcs_server"][0].process.kill()
+                stop_actor(actor)
+                os.kill(actor.pid, signal.SIGKILL)
 
         watch(on_hand_out)
         text = f"ray(address='{made.address}', wait=600)"
