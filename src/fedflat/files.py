@@ -211,7 +211,7 @@ def unwritable(path: Path, error: Exception) -> RunError:
     if full(error):
         return RunError(
             f"the disk is full: {path} could not be written. What was written before is intact: "
-            "free some space, then continue with `fedflat resume`."
+            "free some space, then continue with `fedflat resume`; a client of a deployment joins again."
         )
     return RunError(
         f"{path} could not be written: {reason(error)}. Check the folder and its permissions."
