@@ -42,14 +42,17 @@ def run(
     adjacency: str = "distance",
     graph_from: int = 1,
     known: list[Array] | None = None,
+    first: Array | None = None,
 ) -> Trace:
     """``start``: W1, b1, W2, b2, V, P, lam, S, s (the student); those that are absent are not used.
+    ``first``: A of the first round, if it is neither the identity nor uniform.
 
     Trace: models, graphs, teachers of each round, and domains (those found, by round and client).
     """
     parts, (teach, shift) = copy.deepcopy(start), teacher
     domains = len(parts["V"])
     graph = np.eye(domains) if adjacency != "uniform" else np.full((domains,) * 2, 1 / domains)
+    graph = graph if first is None else first
     options = {"relu": relu, "projection": projection, "agnostic": agnostic}
     trace = Trace(models=[], graphs=[], teachers=[], domains=[])
     for t in range(plan.rounds):

@@ -101,6 +101,8 @@ def planned(data: Given, rounds: int = 5) -> Plan:
         {"agnostic": False},
         {"adjacency": "uniform"},
         {"adjacency": "eye"},
+        {"start": "rand"},
+        {"start": "rand", "graph_from": 3},
         {"graph_from": 3, "beta": 0.8},
         {"every": 0},
         {"labels": "oracle"},
@@ -137,6 +139,8 @@ def test_fedcg(more: dict[str, Any]) -> None:
             for (name, place), shape in zip(layout.slices.items(), layout.shapes, strict=True)
         }
 
+    drawn = first.buffers[graph_place(layout)].view(DOMAINS, DOMAINS)
+    assert torch.allclose(drawn.sum(1), torch.ones(DOMAINS, dtype=drawn.dtype))
     server = exp.method.server[0]
     assert isinstance(server, DomainServer)
     teacher = server.first_teacher(setup.job.learner)["teacher"].numpy()
@@ -155,6 +159,7 @@ def test_fedcg(more: dict[str, Any]) -> None:
         adjacency=output.get("adjacency", "distance"),
         graph_from=output.get("graph_from", 1),
         known=data.d if "labels" in output else None,
+        first=drawn.numpy().copy() if "start" in output else None,
     )
     kept = RecordingRunFolder()
     train(setup, run_folder=kept, executor=InProcess(threads=1))
