@@ -81,6 +81,7 @@ COMMANDS = (
     ("sweep", "fedsam(rho={0.1, 0.2})", *QUICK, "--validation", "0.2", "--out", "sweep"),
     ("init", "experiment.toml"),
     ("completion", "bash"),
+    ("doctor", "--device", "cpu", "--methods", "fedavg", "--quick"),
     ("list",),
     *(("list", kind) for kind in (*filter(None, KINDS.values()), "presets")),
     ("data", "list"),

@@ -37,6 +37,17 @@ def test_the_same_bits_with_fewer_calls(model: str, shared: bool) -> None:
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
+def test_the_gradients_of_a_stack_compile_into_one_graph() -> None:
+    """Without a break, as a compiled or recorded step on a GPU needs."""
+    learner = Learner(parse("mlp([5])", "model"), (4,), 3, seed=0)
+    batched, start = StackedGradients(learner), learner.initial()
+    w = start.params + torch.randn(6, len(start.params))
+    given = [w, start.buffers.expand(6, -1), torch.randn(6, 8, 4), torch.randint(3, (6, 8))]
+    gradients = batched._untraced((False, Batch(torch.empty(0), torch.empty(0))), ())
+    compiled = torch.compile(gradients, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(*given)[0], gradients(*given)[0])
+
+
 def test_operations_that_write_keep_their_order() -> None:
     """Two equal expressions differ if a tensor was changed between them."""
 
