@@ -27,6 +27,8 @@ Layer = tuple[Document, str]
 """A surface, and which of its tables is drawn."""
 Pair = tuple[str, Layer, Layer]
 """A title, the solid surface, and the net."""
+ROOM = 0.1
+"""Inches above and below a panel: a title of two lines would be cut off at the edge."""
 
 
 def surfaces(document: Document) -> Iterator[Drawn]:
@@ -121,3 +123,4 @@ def _explain(figure: Any, axes: Sequence[Any], scale: Scale, one: Document) -> N
         plain_powers(bar.ax.yaxis)
     sides = "distance" if one.get("length") else "distance / length of the weights"
     figure.supxlabel(f"sides: {sides} from the model; height: loss", fontsize=7)
+    figure.get_layout_engine().set(h_pad=ROOM)
