@@ -62,9 +62,15 @@ def append_listing(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] += LISTINGS[page]()
 
 
+def outdated(app: Sphinx, *changes: object) -> list[str]:
+    """Pages that are read in every build: their lists may have changed though their files have not."""
+    return list(LISTINGS)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
     app.connect("builder-inited", generate)
+    app.connect("env-get-outdated", outdated)
     app.connect("autodoc-process-docstring", docstrings.literal_blocks)
     app.connect("source-read", navigation.add_contents)
     app.connect("source-read", append_listing)
