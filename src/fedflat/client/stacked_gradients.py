@@ -11,6 +11,8 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
+from math import prod
 from typing import Any
 
 import torch
@@ -30,6 +32,8 @@ from fedflat.tasks.task import Count
 PATIENCE = 16
 """Number of calls with the same shapes before they are traced; a trace costs a hundred gradients.
 """
+ROWS = 400
+"""Examples of all clients together in a batch from which `few_classes` pays."""
 
 Gradients = Callable[..., tuple[Tensor, tuple[Tensor, tuple[Tensor, Tensor]]]]
 """Function of parameters, buffers and batches: gradients, losses, new buffers and counts."""
@@ -86,12 +90,14 @@ class StackedGradients:
 
     def _untraced(self, shapes: Any, terms: Terms) -> Gradients:
         shared, form = shapes[:2]
+        rows = prod(shapes[4][0][:2]) if len(shapes) > 4 else 0
+        entropy: Any = few_classes() if rows >= ROWS else nullcontext()
 
         def loss(
             w: Tensor, buffers: Tensor, *parts: Tensor
         ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
             state = self._named(w, buffers)
-            with few_classes():
+            with entropy:
                 value, count = self.learner.objective(
                     self.module,
                     lambda *x: functional_call(self.module, state, x),
