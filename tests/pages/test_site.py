@@ -38,6 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
         shutil.copy(ROOT / name, folder / "repository")
+    (folder / "repository" / "results").symlink_to(ROOT / "results")  # pages show figures of it
     command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--builder", "html"]
     subprocess.run([*command, str(sources), str(folder / "html")], check=True)
     return folder / "html"
