@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import fedflat as ff
 from fedflat.errors import SettingError
@@ -75,11 +77,55 @@ def test_a_result_is_analysed_where_its_folder_is(study: ff.Results) -> None:
     assert len(found["curvature"]["eigenvalues"]) == 2
     assert [path.stem for path in (study[0].folder / "analysis").iterdir()] != []
     assert ff.analyse(study[0].folder, curvature={"k": 2}, examples=50) == found
-    memory = ff.run("fedavg", quiet=True, **QUICK)
-    with pytest.raises(SettingError, match="in memory only"):
-        memory.analyse(curvature=True)
     with pytest.raises(SettingError, match="no analysis 'curvatur'"):
         study[0].analyse(curvatur=True)
+
+
+def test_a_result_in_memory_is_analysed_like_one_in_a_folder(tmp_path: Path) -> None:
+    wanted: dict[str, Any] = {"curvature": {"k": 2}, "surface": {"points": 3}, "confusion": True}
+    wanted["partition"] = True
+    for method in ("fedavg", "fedsam + swa(start=0.5)"):
+        memory = ff.run(method, quiet=True, **QUICK)
+        stored = ff.run(method, quiet=True, out=tmp_path / method[:6], **QUICK)
+        assert memory.folder is None
+        assert memory.analyse(examples=50, **wanted) == stored.analyse(examples=50, **wanted)
+    server = memory.analyse(curvature={"k": 2}, examples=50, model="server")
+    assert server == stored.analyse(curvature={"k": 2}, examples=50, model="server")
+    assert server != memory.analyse(curvature={"k": 2}, examples=50)
+
+
+def test_own_data_and_module_are_analysed_in_memory() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 4, generator=generator)
+    y = (x[:, 0] > 0).long()
+    on = ff.tensors(x[:40], y[:40], x[40:], y[40:], clients=3)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    result = ff.run("fedavg", on=on, model=net, rounds=1, clients_per_round=2, quiet=True)
+    found = result.analyse(curvature={"k": 1})["curvature"]
+    module = result.module().double()
+    names = [name for name, _ in module.named_parameters()]
+    start = torch.cat([p.detach().flatten() for p in module.parameters()])
+
+    def loss(flat: torch.Tensor) -> torch.Tensor:
+        parts = flat.split([p.numel() for p in module.parameters()])
+        own = {n: q.view_as(module.get_parameter(n)) for n, q in zip(names, parts, strict=True)}
+        return torch.nn.functional.cross_entropy(
+            torch.func.functional_call(module, own, (x[40:].double(),)), y[40:]
+        )
+
+    hessian = torch.autograd.functional.hessian(loss, start)
+    expected = float(torch.linalg.eigvalsh(hessian)[-1])
+    assert found["eigenvalues"][0] == pytest.approx(expected, rel=1e-3)
+
+
+def test_what_a_result_in_memory_lacks_is_named() -> None:
+    memory = ff.run("fedavg", quiet=True, **QUICK)
+    with pytest.raises(SettingError, match=r"needs the state of server and clients.*out='runs/"):
+        memory.analyse(local_global=True)
+    with pytest.raises(SettingError, match="has no model 'swa', only server"):
+        memory.analyse(curvature=True, model="swa")
+    with pytest.raises(SettingError, match="numbers only"):
+        replace(memory, models=None).analyse(curvature=True)
 
 
 def test_the_page_inside_a_notebook(study: ff.Results, tmp_path: Path) -> None:

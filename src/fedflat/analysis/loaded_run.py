@@ -20,6 +20,7 @@ from fedflat.experiments.experiment import Experiment, from_texts
 from fedflat.experiments.model_selection import final_models
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.fingerprint import check_same_origin, origin_of
+from fedflat.experiments.run_folder.groups import Grouped, read_groups
 from fedflat.experiments.run_folder.model_files import read_model, unnamed
 from fedflat.experiments.run_folder.record import RunEnd, RunRecord, read_record
 from fedflat.experiments.run_folder.study_file import is_run, runs_in
@@ -68,6 +69,11 @@ class LoadedRun:
         """The files of a finished run."""
         assert self.record.end is not None
         return self.record.end
+
+    @property
+    def stored_groups(self) -> Grouped | None:
+        """The groups of clients that the run has stored, or None."""
+        return read_groups(self.folder, self.record.identity)
 
     @cached_property
     def models(self) -> dict[str, Model]:

@@ -15,7 +15,7 @@ from fedflat.analysis.pictures import encode_image, levels
 from fedflat.client.describers.mean_style import MeanStyle
 from fedflat.errors import RunError
 from fedflat.experiments.groups import groups_of
-from fedflat.experiments.run_folder.groups import GROUPS, Grouped, read_groups
+from fedflat.experiments.run_folder.groups import GROUPS, Grouped
 from fedflat.files import Damaged
 from fedflat.topologies.clusters import Clustered
 from fedflat.topologies.groupings.by_style import ByStyle, silhouette, style_clusters
@@ -78,7 +78,7 @@ def clusters_of_run(loaded: LoadedRun) -> Grouped | None:
     ):
         return None
     try:
-        return read_groups(loaded.folder, loaded.record.identity) or groups_of(
+        return loaded.stored_groups or groups_of(
             topology, loaded.setup.server.population, loaded.setup.fed
         )
     except Damaged as error:

@@ -43,7 +43,7 @@ from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.run_folder.model_card import ModelCard
 from fedflat.experiments.run_folder.model_files import Named, in_memory
 from fedflat.experiments.run_folder.run_folder import FIRST, RunFolder
-from fedflat.experiments.run_models import RunModels
+from fedflat.experiments.run_models import LastModels, RunModels
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState
 from fedflat.server.averaging import AverageState, RunInfo
@@ -142,8 +142,9 @@ def train(
         if status != "running":
             run_folder.finish(status, final_weights(setup, run))
     center = setup.server.center(run.round, run.models)
-    modules = partial(in_memory, job.learner, final_models(setup, run))
-    models = RunModels(modules, partial(ModelCard.of_setup, setup))
+    last = LastModels(setup, final_models(setup, run))
+    modules = partial(in_memory, job.learner, last.models)
+    models = RunModels(modules, partial(ModelCard.of_setup, setup), last)
     return Result.of(exp, status, run, run_folder.rows, models, center)
 
 
