@@ -19,6 +19,7 @@ from fedflat.experiments.search_space import families
 from fedflat.papers.presets import find
 from fedflat.registry.choices import read_template
 from fedflat.registry.specs import parse
+from fedflat.report.collect import collect
 from fedflat.server.ledger import Ledger
 from fedflat.sweeps.heat_map import cells
 from fedflat.sweeps.selection import axes, best, trials
@@ -130,7 +131,7 @@ def test_a_sweep_goes_on_in_its_folder(
         "fedflat.sweeps.sweep.run_study", lambda folder, *rest: ff.resume(folder, quiet=True)
     )
     out = tmp_path / "sweep"
-    words = ["fedavg", "--lr", "0.01,0.1", "--on", DATA, "--rounds", "1", "--quiet"]
+    words = ["fedsam(rho={0.05, 0.1})", "--on", DATA, "--rounds", "1", "--quiet"]
     assert main(["sweep", *words, "--clients-per-round", "2", "--out", str(out)]) == 0
     assert [run.tried for run in read_plan(out).runs] == [2, 2]
     first = capsys.readouterr().out
@@ -138,7 +139,12 @@ def test_a_sweep_goes_on_in_its_folder(
     assert main(["sweep", "--resume", str(out), "--quiet"]) == 0
     assert capsys.readouterr().out == first
     assert main(["table", str(out)]) == 0
-    assert "settings tried" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "settings tried" in text
+    assert "rounds to" not in first.lower() + text.lower()  # the first setting is no target
+    assert [board["target"] for board in collect([out])["boards"]] == [None]
+    assert main(["table", str(out), "--target", "1%"]) == 0
+    assert "rounds to 1.0 %" in capsys.readouterr().out.lower()
 
 
 @pytest.mark.parametrize(
@@ -206,7 +212,9 @@ def test_compare_has_a_row_for_each_value(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--lr", "0.01,0.1", "--on", DATA, "--rounds", "1", "--clients-per-round", "2"]
-    assert main(["compare", "fedavg", *words, "--quiet", "--out", str(tmp_path / "c")]) == 0
+    both = ["fedavg", "fedsam"]
+    assert main(["compare", *both, *words, "--quiet", "--out", str(tmp_path / "c")]) == 0
     printed = capsys.readouterr().out
+    assert "rounds to" not in printed.lower()
     assert "fedavg(), lr=0.01" in printed
     assert "fedavg(), lr=0.1 " in printed

@@ -397,7 +397,11 @@ class Results(list[Result]):
 
     def target_of_first(self) -> float | None:
         """What the first of several methods came to, for the others to reach; None if that makes no
-        sense."""
+        sense, as for several settings of a method."""
+        if any(result.tried > 1 for result in self):
+            return None
+        if any(differences([(result.method, result.settings) for result in self])):
+            return None
         if self.headline is None or len({result.scenario for result in self}) > 1:
             return None
         if len({result.method for result in self}) < 2:
