@@ -203,8 +203,8 @@ column have the same budget of gradients: a method with two gradients per step h
   0.2, which all methods have. Most methods with an argument chose it too, and have no larger rate.
 * Bytes are those that fedflat sends. FedWMSAM's paper keeps the control variates at the server, which needs 1.5 times
   FedAvg's bytes; here clients keep them. FedInit sends the initial model in every round, for clients who are new.
-* The model of FedInit on digits has a norm of more than 10,000; its small lambda_1 goes with that norm and does not show
-  a flat minimum. Why the norm grows was not examined.
+* The model of FedInit on digits has a norm of more than 10,000; its small lambda_1 goes with that norm and does not
+  show a flat minimum. Why the norm grows was not examined.
 * The budgets of CIFAR-10 and Shakespeare were reduced, before any cell of them was run, to what one processor core
   computes in about an hour per cell."""
 
