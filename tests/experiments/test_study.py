@@ -149,7 +149,7 @@ def test_refused_before_anything_is_written(
 def test_one_wrong_run_stops_all_before_the_first(tmp_path: Path) -> None:
     """The second of them cannot be: nothing is begun."""
     good, bad = experiment(seed=0), experiment(seed=1, sampler=ClientSampler(clients=6))
-    with pytest.raises(SettingError, match="6 clients a round"):
+    with pytest.raises(SettingError, match="a round selects 6 clients"):
         run_many([good, bad], ExecutionConfig(), tmp_path / "study")
     assert not (tmp_path / "study").exists()
 
