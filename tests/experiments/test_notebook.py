@@ -154,13 +154,27 @@ def test_data_show_clients_and_classes(tmp_path: Path) -> None:
     assert ">client<" in text
 
 
-CELLS = f"""
-import fedflat as ff
-study = ff.compare(["fedavg", "fedsam"], on={repr(DATA)!r}, model="logistic", rounds=2, clients_per_round=2, out="runs")
-study.plot()
-study.table()
-ff.report(study)
-""".strip().splitlines()
+RUN = 'model="logistic", rounds=2, clients_per_round=2'
+HTML, PNG = ["text/html", "text/plain"], ["image/png", "text/plain"]
+CELLS: list[tuple[str, list[list[str]]]] = [
+    ("import fedflat as ff; data = ff.digits(ff.lda(0.5), clients=6)", []),
+    ("data.show()", [PNG]),
+    (f'result = ff.run("fedavg", on=data, {RUN})', [HTML]),
+    ("result", [HTML]),
+    ("result.plot()", [PNG]),
+    ('result.analyse(curvature={"k": 1}, examples=20)', [["text/plain"]]),
+    (f'study = ff.compare(["fedavg", "fedsam"], on=data, out="runs", {RUN})', [HTML]),
+    ("study.plot()", [PNG]),
+    ("study.table()", [HTML]),
+    ("ff.report(study)", [HTML]),
+    ('study[0].analyse(curvature={"k": 1}, examples=20)', [["text/plain"]]),
+    (f'ff.sweep("fedsam(rho={{0.05, 0.1}})", on=data, {RUN})', [HTML, HTML]),
+    (
+        f'ff.run("fedavg", on=data, {RUN}, on_round_end=lambda end: True).status',
+        [HTML, ["text/plain"]],
+    ),
+]
+"""Cells, and the kinds of what the notebook shows below each."""
 
 
 @pytest.mark.slow
@@ -168,15 +182,13 @@ def test_a_real_notebook(tmp_path: Path) -> None:
     """Its file holds the display of each cell, and no escape codes."""
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
-    cells = [nbformat.v4.new_code_cell(text) for text in CELLS]
-    book = nbformat.v4.new_notebook(cells=cells)
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code, _ in CELLS])
     resources = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(book, timeout=600, resources=resources).execute()
-    kinds = [sorted(one["data"]) for cell in book.cells for one in cell.outputs]
-    assert kinds == [
-        ["text/html", "text/plain"],
-        ["image/png", "text/plain"],
-        ["text/html", "text/plain"],
-        ["text/html", "text/plain"],
-    ]
-    assert "\\u001b" not in nbformat.writes(book)
+    nbformat.write(book, tmp_path / "book.ipynb")
+    saved = (tmp_path / "book.ipynb").read_text(encoding="utf-8")
+    for cell, (code, kinds) in zip(nbformat.reads(saved, 4).cells, CELLS, strict=True):
+        assert [sorted(one.get("data", one)) for one in cell.outputs] == kinds, code
+    assert book.cells[-1].outputs[-1]["data"]["text/plain"] == "'early'"
+    assert "\\u001b" not in saved
+    assert "\x1b" not in saved
