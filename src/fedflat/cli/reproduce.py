@@ -129,6 +129,13 @@ def _planned(args: Namespace, here: Path | None, folder: Path) -> TablePlan:
             cell.with_average(average) for average in args.add_average or [] for cell in cells
         ]
         scored = [cell for cell in cells if not (cell.needs_target or cell.needs_curvature)]
+        if not scored and (args.flatness or args.target):
+            option = "--flatness" if args.flatness else "--target"
+            raise SettingError(
+                f"reproduce: {option} adds to cells that report a score, and none of the selected "
+                f"cells does: {cells[0].name} reports {cells[0].measure}. Select the score's cell "
+                f"too, or leave {option} out."
+            )
         cells += [
             one.with_flatness(word, args.set) for word in args.flatness or [] for one in scored
         ]

@@ -123,16 +123,25 @@ def description_maps(document: Document) -> Iterator[Drawn]:
         for measure in ("distances", "cosines"):
             tables = [np.array([numbers(row) for row in one[measure]]) for one in items]
             low, high = _least(tables), -_least([-one for one in tables])
-            figure, axes = panels(len(items))
+            figure, axes = _square_panels(len(items))
             for axis, one, values in zip(axes, items, tables, strict=True):
                 drawn = axis.imshow(values, vmin=low, vmax=high, cmap=height_map())
-                axis.set_title(in_lines(one["description"], title_letters(len(items))), loc="left")
+                title = f"{one['description']}, {one['components']} components"
+                axis.set_title(in_lines(title, title_letters(len(items))), loc="left")
                 axis.set(xlabel="client, by class", ylabel="client, by class")
                 for side in (axis.xaxis, axis.yaxis):
                     side.get_major_locator().set_params(integer=True)
             label = "distance" if measure == "distances" else "cosine"
             figure.colorbar(drawn, ax=axes, shrink=0.8, label=label)
             yield f"descriptions-{measure}{name}", figure
+
+
+def _square_panels(count: int) -> tuple[Any, list[Any]]:
+    """Panels of square maps. One map fills a column: on a page, most of the width is empty."""
+    if count > 1:
+        return panels(count)
+    figure, axis = canvas(COLUMN, 0.85 * COLUMN)
+    return figure, [axis]
 
 
 def recorded_heat_maps(document: Document) -> Iterator[Drawn]:

@@ -17,6 +17,7 @@ from fedflat.papers.reproduce.flatness_file import flatness_path, measured, writ
 from fedflat.papers.reproduce.plan import PlannedCell, open_plan
 from fedflat.papers.reproduce.selection import Table, with_references
 from fedflat.papers.reproduce.status import CellStatus, Goal, Seed, final_values
+from fedflat.papers.reproduce.summary import TableLine
 from fedflat.papers.reproduce.verdict import DIFFERS, NONE, OPEN, WITHIN, verdict
 
 ARGUMENTS = {"on": "cifar10(lda(0))", "model": "cnn()", "rounds": 10_000, "method": "fedavg()"}
@@ -92,6 +93,29 @@ def test_verdicts_of_targets() -> None:
     assert str(verdict(stands(never, 900.0, known), [])) == "differs (reached)"
     assert verdict(stands(never, nan, known, stop=500, **missed), []).word == OPEN
     assert verdict(stands(cell("own", measure="rounds", target=50.0), 3.0, known), []).word == NONE
+
+
+def test_a_target_that_some_seeds_reach() -> None:
+    known = Goal(59.9, True, 10_000, 1.0)
+    seeds = [
+        Seed(0, "x/seed-0", "done", 10_000, 1.0, [], 900.0, 9),
+        Seed(1, "x/seed-1", "done", 10_000, 1.0, [], math.nan, 9, unreached=True),
+    ]
+    for measure, shown in (("rounds", "900 (1 of 2 seeds)"), ("cost", "900.0 (1 of 2 seeds)")):
+        for paper in ({"unreached": True}, {"reported": 900.0}):
+            of = cell("scaffold", measure=measure, target="paper/fedavg", **paper)
+            status = CellStatus(planned(of, 10_000), seeds, known)
+            found = verdict(status, [])
+            assert str(found) == "differs (reached by 1 of 2 seeds)"
+            assert TableLine("scaffold", status, found).ours == shown
+
+
+def test_a_target_needs_a_cell_that_reports_a_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["fedgloss/table5", "--cells", "cifar10-cnn-alpha0-feddyn-cost", "--target", "10"]
+    assert main(["reproduce", *words, "--out", str(tmp_path / "out")]) == 2
+    assert "--target adds to cells that report a score" in capsys.readouterr().err
 
 
 def test_cells_whose_scores_are_targets_are_added() -> None:

@@ -116,6 +116,12 @@ class CellStatus:
         return any(seed.unreached for seed in self.seeds)
 
     @property
+    def reached_by(self) -> str:
+        """How many seeds have reached the target: ``1 of 2``."""
+        count = sum(not math.isnan(seed.value) for seed in self.seeds)
+        return f"{count} of {len(self.seeds)}"
+
+    @property
     def whole(self) -> bool:
         """True if our number is that of the paper's whole schedule.
 

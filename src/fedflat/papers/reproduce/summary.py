@@ -38,10 +38,11 @@ class TableLine:
         one = self.status
         if one.diverged:
             return "X"
+        partly = "" if math.isnan(one.value) or not one.unreached else f" ({one.reached_by} seeds)"
         if one.entry.cell.measure == "rounds" and not math.isnan(one.value):
             spread = "" if math.isnan(one.spread) else f" ± {one.spread:.0f}"
-            return f"{one.value:.0f}{spread}"
-        return self.headline.format_displayed(one.value, one.spread)
+            return f"{one.value:.0f}{spread}{partly}"
+        return self.headline.format_displayed(one.value, one.spread) + partly
 
     @property
     def difference(self) -> float | None:

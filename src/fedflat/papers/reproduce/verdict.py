@@ -5,7 +5,8 @@ rounded as the paper prints, is in paper ± spread. If the paper prints no sprea
 percentage or one per cent of any other number is used (`DEFAULT_SPREAD`), and marked. An X in the
 paper agrees with a run that diverges.
 
-A target that the paper does not reach ("-") agrees with a run that does not reach it. The rounds to
+A target that the paper does not reach ("-") agrees with runs of which none reaches it. A target
+that only some seeds reach differs, and their number is printed. The rounds to
 a target are known as soon as it is reached, if the target is.
 
 *differs*: the whole schedule was run, and our mean is outside; or the run diverged where the paper
@@ -80,6 +81,8 @@ def verdict(one: CellStatus, others: Sequence[CellStatus]) -> Verdict:
             else Verdict(DIFFERS, "diverged")
         )
     if one.unreached and one.whole and one.reached:
+        if not math.isnan(one.value):
+            return Verdict(DIFFERS, f"reached by {one.reached_by} seeds")
         return (
             Verdict(WITHIN, "not reached in the paper either")
             if cell.unreached
