@@ -23,7 +23,7 @@ from fedflat.experiments.prepare import prepare
 from fedflat.experiments.train import train
 from fedflat.methods.mcd import Discrepancy
 from fedflat.registry.specs import parse
-from fedflat.tasks.twofold import Twofold
+from fedflat.tasks.twofold import Twofold, halves
 from literal import mcd as literal
 
 GAME = "street(style='game', clients=2, examples=3, tests=2, width=32, height=16, unseen_towns=0, unseen_weather='')"
@@ -202,3 +202,10 @@ def test_what_cannot_be_is_refused() -> None:
         parse("twofold(regression())", "task")
     with pytest.raises(SettingError, match="source must be a data set"):
         parse("with_source(digits(), 3)", "data set")
+
+
+def test_auxiliary_heads_are_refused() -> None:
+    """They are outputs of their own, which two classifiers do not have."""
+    score = torch.zeros(2, 4, 3, 3)
+    with pytest.raises(SettingError, match="gives 2 outputs, but two classifiers need one"):
+        halves((score, score))

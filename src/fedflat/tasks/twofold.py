@@ -21,8 +21,13 @@ from fedflat.tasks.segmentation import Segmentation
 from fedflat.tasks.task import Count, Meter, Task
 
 
-def halves(output: Tensor) -> tuple[Tensor, Tensor]:
+def halves(output: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
     """The scores of both classifiers."""
+    if not isinstance(output, Tensor):
+        raise SettingError(
+            f"twofold: the model gives {len(output)} outputs, but two classifiers need one. "
+            "Leave out auxiliary heads: bisenetv2(auxiliary=False)."
+        )
     first, second = output.chunk(2, dim=1)
     return first, second
 

@@ -142,11 +142,12 @@ def _preset(world: World, row: str, cell: PublishedCell | None) -> Preset:
     }
     if apart:  # its steps have the momentum
         settings = {**settings, "task": f"twofold({settings['task']})", "momentum": 0.0}
+    one_head = world.model.replace("width=0.25", "width=0.25, auxiliary=False")
     return Preset(
         name=f"ladd/{world.name}-{row}",
         method=_method(world, row),
         on=_on(world, row),
-        model=world.model,
+        model=one_head if apart else world.model,
         rounds=rounds,
         settings=settings | ({"init": start} if start else {}),
         reported=None if cell is None else cell.value,
