@@ -142,7 +142,7 @@ def _preset(world: World, row: str, cell: PublishedCell | None) -> Preset:
     }
     if apart:  # its steps have the momentum
         settings = {**settings, "task": f"twofold({settings['task']})", "momentum": 0.0}
-    one_head = world.model.replace("width=0.25", "width=0.25, auxiliary=False")
+    one_head = world.model.replace("width=0.25", "auxiliary=False, width=0.25")
     return Preset(
         name=f"ladd/{world.name}-{row}",
         method=_method(world, row),
