@@ -107,9 +107,10 @@ def test_local_adam(still: Some, state: str) -> None:
         same(stored_states(run_folder, "local_adam", "v", still[0]), trace.kept)
 
 
-def test_local_adamw(still: Some) -> None:
-    trace = local_adam.run(*still, decay=0.3)
-    agree("local_adamw(weight_decay=0.3)", trace, still)
+@pytest.mark.parametrize("state", ["reset", "client", "server"])
+def test_local_adamw(still: Some, state: str) -> None:
+    trace = local_adam.run(*still, decay=0.3, state=state)
+    agree(f"local_adamw(weight_decay=0.3, state='{state}')", trace, still)
 
 
 def test_fedgamma(still: Some) -> None:

@@ -242,6 +242,8 @@ def test_the_first_round_of_fedgmt_doubles_fedavgs_step(full: Some) -> None:
         ("fedntd(T=0)", "T must be"),
         ("moon(projection=1.5)", "projection must be"),
         ("fedrs(alpha=2)", "alpha must be"),
+        ("fedrs(flavour='code')", "flavour must be"),
+        ("feddecorr(scale='code')", "scale must be"),
     ],
 )
 def test_what_else_is_refused(text: str, reason: str) -> None:

@@ -7,7 +7,7 @@ from the code.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,11 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.client.distillation import divergence
+from fedflat.client.piece import ClientContext
 from fedflat.errors import SettingError
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.methods.feddecorr import correlation_penalty
+from fedflat.methods.logit_calibration import RestrictedSoftmax
 from fedflat.methods.moon import ModelContrast, contrast
 from fedflat.models.simple import mlp
 from literal import feddecorr, fedgmt, fedntd, fedsol, logit_calibration, moon
@@ -89,10 +91,15 @@ def test_fedntd_by_hand() -> None:
 
 @RHO
 @pytest.mark.parametrize(
-    ("text", "options"), [("fedlc(tau=0.7)", {"tau": 0.7}), ("fedrs(alpha=0.3)", {"alpha": 0.3})]
+    ("text", "options"),
+    [
+        ("fedlc(tau=0.7)", {"tau": 0.7}),
+        ("fedrs(alpha=0.3)", {"alpha": 0.3}),
+        ("fedrs(alpha=0.3, flavour='repo')", {"alpha": 0.3, "flavour": "repo"}),
+    ],
 )
 def test_calibrated_scores(
-    hard: dict[str, Any], text: str, options: dict[str, float], rho: float
+    hard: dict[str, Any], text: str, options: dict[str, Any], rho: float
 ) -> None:
     data, plan = lacking(72, hard)
     trace = logit_calibration.run(data, plan, shapes=SHAPES, classes=CLASSES, rho=rho, **options)
@@ -112,14 +119,26 @@ def test_fedlc_by_hand() -> None:
     close(value, -np.log(p[0]))
 
 
+@pytest.mark.parametrize(
+    ("flavour", "factors"), [("paper", (1.0, 1.0, 0.5)), ("repo", (1.0, 0.75, 0.5))]
+)
+def test_fedrs_by_hand(flavour: str, factors: tuple[float, ...]) -> None:
+    """Scores (2, 4, 6) of a client with 8, 4 and 0 examples of the classes."""
+    found = RestrictedSoftmax(0.5, flavour).calibrated(
+        cast(ClientContext, None), matrix((2.0, 4.0, 6.0)), torch.tensor([8.0, 4.0, 0.0])
+    )
+    close(found.detach(), [np.array([2.0, 4.0, 6.0]) * factors])
+
+
 @pytest.mark.parametrize("executor", [InProcess(), Stacked()], ids=["one by one", "stacked"])
-@RHO
-def test_feddecorr(hard: dict[str, Any], rho: float, executor: Executor) -> None:
+@pytest.mark.parametrize(("rho", "scale"), [(0.0, "repo"), (0.2, "repo"), (0.0, "paper")])
+def test_feddecorr(hard: dict[str, Any], rho: float, scale: str, executor: Executor) -> None:
     data, plan = planned(73, SHAPES, hard)
     alone = [{k: [*b, [0]] for k, b in order.items()} for order in plan.orders]
     plan = replace(plan, orders=alone)  # a batch of one example at the end
-    trace = feddecorr.run(data, plan, shapes=SHAPES, coef=0.3, rho=rho)
-    text = f"feddecorr(coef=0.3) + sam(rho={rho}) + all_clients()"
+    paper = scale == "paper"
+    trace = feddecorr.run(data, plan, shapes=SHAPES, coef=0.3, paper=paper, rho=rho)
+    text = f"feddecorr(coef=0.3, scale='{scale}') + sam(rho={rho}) + all_clients()"
     agree(replayed(text, network(), data, plan, executor), trace, plan)
 
 
@@ -133,6 +152,8 @@ def test_feddecorr_by_hand() -> None:
     close(value.detach(), 0.47368420)
     close(value.detach(), 1.19207911**2 / 3)
     close(features.grad, feddecorr.penalty(np.array(rows))[1])
+    # The correlation is R / 2, and two of four entries are outside the diagonal.
+    close(correlation_penalty(matrix(*rows), "paper").detach(), 2 * (1.19207911 / 2) ** 2 / 4)
 
 
 @pytest.mark.parametrize("projected", [False, True])
@@ -265,5 +286,6 @@ def test_terms_of_weight_0_change_nothing() -> None:
         "feddecorr(coef=0)",
         "moon(mu=0, projection=0)",
         "fedrs(alpha=1)",
+        "fedrs(alpha=1, flavour='repo')",
     ):
         same(replayed(text, network(), data, plan).server, plain)

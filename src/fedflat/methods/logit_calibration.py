@@ -9,6 +9,11 @@ Non-IID Data, KDD 2021.
 
 ``n_c`` is the client's number of examples of class c. Only the training loss changes: other loss
 terms and the evaluation use the scores ``z``.
+
+FedRS's authors multiply the scores of all classes in their code, by ``alpha + (1 - alpha) n_c / max
+n``: ``flavour="repo"``. The networks there have no bias in the last layer. One of two copies of that
+code computes the factors of a step from those of the step before, so that they approach 1 during
+local training; this is not offered.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from fedflat.client.piece import ClientContext, ModelInfo, Term
 from fedflat.composition.method import made_of
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.data.batch import Batch
-from fedflat.errors import number
+from fedflat.errors import choice, number
 
 
 class Calibration(Term):
@@ -77,18 +82,24 @@ class RestrictedSoftmax(Calibration):
 
     alpha
         Factor from 0 to 1.
+    flavour
+        "paper"; or "repo", where the factor rises with the number of examples, as in the authors'
+        code.
     """
 
     alpha: float = 0.5
+    flavour: str = "paper"
 
     key = "fedrs"
 
     def __post_init__(self) -> None:
         number("fedrs", "alpha", self.alpha, low=0, high=1)
+        choice("fedrs", "flavour", self.flavour, ["paper", "repo"])
 
     def calibrated(self, v: ClientContext, output: Tensor, counts: Tensor) -> Tensor:
-        """Return ``z``, times ``alpha`` for absent classes."""
-        return torch.where(counts > 0, output, self.alpha * output)
+        """Return ``z`` times the factor of each class."""
+        known = counts > 0 if self.flavour == "paper" else counts / counts.max()
+        return torch.lerp(self.alpha * output, output, known.to(output))
 
 
 @made_of(Margins)

@@ -6,7 +6,8 @@ Li et al., Model-Contrastive Federated Learning, CVPR 2021.
     loss  <- loss - mu log( e^{cos(p, p_g)/T} / (e^{cos(p, p_g)/T} + e^{cos(p, p_o)/T}) )
 
 The term is a mean over the batch. A client that trains for the first time has no last model and no
-term, as in the authors' code.
+term. So it is in the authors' code in round 0; later, the last model of a new client is a network
+there that was initialized at random for this client. Both agree if all clients take part.
 
 ``projection`` puts two layers before the last one, as in the authors' networks: linear to the same
 width, ReLU, linear to ``projection`` features, which the last layer reads. ``projection=0`` leaves
