@@ -13,7 +13,9 @@ from fedflat.cli.parser import builtin
 from fedflat.data.files import paths as places
 from fedflat.papers.presets import every
 from fedflat.registry.specs import KINDS, registered
-from fedflat.settings.groups import MACHINE, PURPOSES, SETTINGS
+from fedflat.settings.execution import MACHINE
+from fedflat.settings.groups import SETTINGS
+from fedflat.settings.setting import PURPOSES
 from fedflat.version import __version__
 
 

@@ -21,7 +21,8 @@ from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
 from fedflat.experiments.run_folder.schema import EXECUTION, EXPERIMENT
 from fedflat.report.run_command import command
-from fedflat.settings.groups import MACHINE, SETTINGS, LocalSettings, RunSettings
+from fedflat.settings.execution import MACHINE
+from fedflat.settings.groups import SETTINGS, LocalSettings, RunSettings
 from fedflat.settings.setting import Setting, about, setting, settings_of
 from fedflat.settings.setting import check as check_ranges
 from fedflat.settings.signature import STUB, signed, stub

@@ -10,7 +10,8 @@ from pathlib import Path
 from shlex import quote
 
 from fedflat.papers.presets import every
-from fedflat.settings.groups import MACHINE, SETTINGS
+from fedflat.settings.execution import MACHINE
+from fedflat.settings.groups import SETTINGS
 
 KIND_OF_OPTION = {
     "--on": "datasets",

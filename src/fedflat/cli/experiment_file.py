@@ -20,7 +20,8 @@ from typing import Any
 
 from fedflat.errors import SettingError, nearest, shown
 from fedflat.files import read_bytes
-from fedflat.settings.groups import MACHINE, SETTINGS
+from fedflat.settings.execution import MACHINE
+from fedflat.settings.groups import SETTINGS
 
 SUFFIX = ".toml"
 METHODS = ("method", "methods")

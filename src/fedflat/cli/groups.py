@@ -15,7 +15,8 @@ from fedflat.experiments.grouped import groups_described
 from fedflat.experiments.groups import groups_among, groups_text
 from fedflat.experiments.run_folder.groups import Grouped
 from fedflat.registry.specs import parse
-from fedflat.settings.groups import DESCRIBING, MACHINE
+from fedflat.settings.execution import MACHINE
+from fedflat.settings.groups import DESCRIBING
 from fedflat.topologies.groupings.fixed import grouping_of
 from fedflat.topologies.groupings.grouping import Grouping
 

@@ -7,17 +7,17 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from fedflat.cli.values import memory, path, real, scalar, several_values, target, whole
-from fedflat.settings.groups import (
+from fedflat.settings.execution import MACHINE
+from fedflat.settings.groups import SETTINGS
+from fedflat.settings.setting import (
     DATA,
     EVALUATION,
     EXECUTION,
-    MACHINE,
     PURPOSES,
     RECORDING,
     SERVER,
-    SETTINGS,
+    Setting,
 )
-from fedflat.settings.setting import Setting
 
 COMMON, OUTPUT = "common options", "output"
 MOST_USED = (

@@ -21,7 +21,7 @@ from fedflat.experiments.run_folder.study_file import read_target
 from fedflat.papers.presets import find
 from fedflat.registry.plugins import plugin_words
 from fedflat.report import write_report
-from fedflat.settings.groups import MACHINE
+from fedflat.settings.execution import MACHINE
 from fedflat.sweeps.sweep import Sweep, begin, finish, planned, search_of
 from fedflat.tasks.headline import common_target
 

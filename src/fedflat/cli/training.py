@@ -33,7 +33,8 @@ from fedflat.files import Damaged, parse_json, read_bytes
 from fedflat.registry.plugins import plugin_words
 from fedflat.report import write_report
 from fedflat.server.ledger import time_spent
-from fedflat.settings.groups import MACHINE, SETTINGS
+from fedflat.settings.execution import MACHINE
+from fedflat.settings.groups import SETTINGS
 from fedflat.tasks.headline import Headline, common_target
 from fedflat.text_table import size
 

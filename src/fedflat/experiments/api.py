@@ -25,7 +25,8 @@ from fedflat.experiments.study import Reporter, run_many, run_one
 from fedflat.registry.plain_values import plain
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
-from fedflat.settings.groups import MACHINE, SETTINGS
+from fedflat.settings.execution import MACHINE
+from fedflat.settings.groups import SETTINGS
 from fedflat.settings.signature import refuse_unknown, signed
 from fedflat.tasks.own_loss import LossFn
 

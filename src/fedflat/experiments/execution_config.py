@@ -27,7 +27,8 @@ from fedflat.experiments.recording import Recorder, metrics_of
 from fedflat.experiments.round_end import functions_of, names_of
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import parse, registered
-from fedflat.settings.groups import AUTO, ExecutionSettings
+from fedflat.settings.execution import ExecutionSettings
+from fedflat.settings.groups import AUTO
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 from fedflat.experiments.results.run_settings import OF_A_RUN, settings
 from fedflat.experiments.run_folder.experiment_texts import TASK, ExperimentInfo, ExperimentTexts
 from fedflat.experiments.run_folder.plugins_needed import missing
-from fedflat.settings.groups import MACHINE
+from fedflat.settings.execution import MACHINE
 from fedflat.settings.setting import as_option
 
 _OMITTED = {one.name: one.omitted_value for one in (*OF_A_RUN, *MACHINE) if one.name != "seed"}

@@ -1,8 +1,8 @@
-"""Every setting of a run: those that decide its numbers, and those of its execution.
+"""The settings that decide the numbers of a run; those of its execution are in `execution.py`.
 
 Python's signatures, the options of the command line, the format of run.json and the commands that
-are printed are made from these fields. `Experiment`, `Sampler`, `LocalTraining`, `Evaluate` and
-`ExecutionConfig` add behaviour to these classes.
+are printed are made from these fields. `Experiment`, `ClientSampler`, `LocalTraining` and
+`EvaluationSchedule` add behaviour to these classes.
 """
 
 from __future__ import annotations
@@ -13,16 +13,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedflat.core.schedules import Scalar
-from fedflat.errors import LARGEST_SEED, MOST_AT_ONCE, MOST_BYTES, MOST_PROCESSES, number
+from fedflat.errors import LARGEST_SEED, MOST_AT_ONCE, number
 from fedflat.registry.plain_values import PlainFields
-from fedflat.settings.setting import about, check, setting, settings_of
+from fedflat.settings.setting import (
+    DATA,
+    EVALUATION,
+    EXECUTION,
+    LOCAL,
+    SERVER,
+    SIMULATION,
+    about,
+    check,
+    setting,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from fedflat.client.learner import ModelLike
     from fedflat.data.federation import DataSpec
-    from fedflat.execution.client_pool import ExecutorLike
     from fedflat.experiments.initializers import Initializer
-    from fedflat.experiments.round_end import OnRoundEnd
     from fedflat.simulation.attacks.attack import Attack
     from fedflat.simulation.clock import Clock
     from fedflat.tasks.task import Task
@@ -34,16 +43,6 @@ Orders = Sequence[Mapping[int, Sequence[Sequence[int]]]]
 """For each round: client -> its batches, each a list of indices into the client's own data."""
 AUTO, CONTIGUOUS, CHANNELS_LAST = LAYOUTS = ("auto", "contiguous", "channels-last")
 DIRECT, QUICK = "direct", "quick"
-DATA, LOCAL, SERVER, EVALUATION, SIMULATION, EXECUTION, RECORDING = PURPOSES = (
-    "data and model",
-    "local training",
-    "server and topology",
-    "evaluation",
-    "simulation",
-    "execution",
-    "recording",
-)
-"""The groups of options in the help of the command line, in this order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,69 +366,6 @@ def last_tenth(rounds: int) -> int:
     return min(100, math.ceil(rounds / 10))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExecutionSettings(PlainFields):
-    """How the run is executed; results differ only by the order of floating-point sums."""
-
-    executor: ExecutorLike = setting(
-        "auto",
-        "where clients are trained, such as workers, stacked, in-process or auto; see `fedflat "
-        "list executors`",
-        purpose=EXECUTION,
-        metavar="NAME",
-        text=True,
-    )
-    workers: int = setting(
-        0,
-        "clients trained at a time, each in its own process; 0: one per core if workers are used",
-        purpose=EXECUTION,
-        low=0,
-        high=MOST_PROCESSES,
-    )
-    threads: int | None = setting(
-        None,
-        "threads per process",
-        purpose=EXECUTION,
-        low=1,
-        high=MOST_PROCESSES,
-        default_text="chosen by the size of the model, 1 in a worker",
-    )
-    device: str = setting("cpu", "device: cpu, cuda or mps", purpose=EXECUTION, metavar="DEVICE")
-    state_memory: int | None = setting(
-        None,
-        "client state is stored in RAM up to this size, such as 1GB, then on disk",
-        purpose=EXECUTION,
-        metavar="SIZE",
-        low=0,
-        high=MOST_BYTES,
-        unit="bytes",
-        default_text="a quarter of RAM",
-    )
-    on_round_end: OnRoundEnd | None = setting(
-        None,
-        "function that is called with a `RoundEnd` after every round, or a list of them; the run "
-        "stops if one returns True",
-        purpose=RECORDING,
-    )
-    record: str | None = setting(
-        None,
-        "metrics to record in every round, separated by commas, or all; see `fedflat list metrics`",
-        purpose=RECORDING,
-        metavar="METRICS",
-    )
-    logger: str | None = setting(
-        None,
-        "loggers that receive the numbers of the run, separated by commas; they work offline, in "
-        "the run folder. "
-        "See `fedflat list loggers`.",
-        purpose=RECORDING,
-        metavar="LOGGERS",
-    )
-
-    def __post_init__(self) -> None:
-        check("run", self)
-
-
 _RUN = settings_of(RunSettings)
 SETTINGS = (
     *_RUN[:3],
@@ -446,5 +382,3 @@ DESCRIBING = tuple(
     or one.name in ("model", "task", "server_data", "dtype", "layout", "convolutions")
 )
 """Those of them that matter when clients describe themselves before round 0."""
-MACHINE = settings_of(ExecutionSettings)
-"""The settings of execution."""

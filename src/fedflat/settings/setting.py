@@ -11,6 +11,16 @@ from typing import Any
 from fedflat.core.schedules import scalar
 from fedflat.errors import choice, flag, number
 
+DATA, LOCAL, SERVER, EVALUATION, SIMULATION, EXECUTION, RECORDING = PURPOSES = (
+    "data and model",
+    "local training",
+    "server and topology",
+    "evaluation",
+    "simulation",
+    "execution",
+    "recording",
+)
+"""The groups of options in the help of the command line, in this order."""
 _ABOUT = "setting"
 _PLAIN = ("int", "float", "Scalar", "str", "bool")
 """Types of settings that can be given in one word."""

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedflat.errors import nearest
-from fedflat.settings.groups import MACHINE, SETTINGS
+from fedflat.settings.execution import MACHINE
+from fedflat.settings.groups import SETTINGS
 from fedflat.settings.setting import Setting
 
 Function = TypeVar("Function", bound=Callable[..., Any])

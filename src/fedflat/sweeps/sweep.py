@@ -29,7 +29,8 @@ from fedflat.experiments.run_folder.study_file import read_plan
 from fedflat.experiments.search_space import LISTS, Configuration, families
 from fedflat.experiments.study import run_many, write_plan
 from fedflat.plot_style import ShownFigure
-from fedflat.settings.groups import MACHINE, SETTINGS
+from fedflat.settings.execution import MACHINE
+from fedflat.settings.groups import SETTINGS
 from fedflat.settings.signature import refuse_unknown, signed
 from fedflat.sweeps.heat_map import heat_map
 from fedflat.sweeps.optuna_search import Search, first_group, run_search

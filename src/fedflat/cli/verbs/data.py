@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fedflat.cli.options import ALPHAS, Options, data_dir_option, quiet_option
 from fedflat.cli.values import path, whole
-from fedflat.settings.groups import DESCRIBING, MACHINE
+from fedflat.settings.execution import MACHINE
+from fedflat.settings.groups import DESCRIBING
 
 HELP = "list, download and describe data sets"
 EXAMPLES = (

@@ -6,7 +6,7 @@ import argparse
 
 from fedflat.cli.options import Options, training_options
 from fedflat.cli.values import path, whole
-from fedflat.settings.groups import EXECUTION
+from fedflat.settings.setting import EXECUTION
 
 HELP = "continue a run or a study that was stopped"
 LOADS = ("fedflat.cli.training",)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from fedflat.data.info import VALIDATION
 from fedflat.errors import SettingError, choice
+from fedflat.experiments.results.frame import data_frame, flat_row
 from fedflat.experiments.results.method_labels import Labels, labelled
 from fedflat.experiments.results.plots import plot_curves
-from fedflat.experiments.results.run_settings import differences, method_columns, settings
+from fedflat.experiments.results.run_settings import differences, settings
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import summarise
 from fedflat.experiments.results.tables import FORMATS, table
@@ -194,7 +195,7 @@ class Result:
         none."""
         place, chosen, best = f"tests.{VALIDATION}.{self.headline.name}", None, math.nan
         for row in self.rows:
-            score = _flat(row).get(place, math.nan)
+            score = flat_row(row).get(place, math.nan)
             if self.headline.better(score, best):
                 chosen, best = row, score
         return chosen
@@ -219,7 +220,7 @@ class Result:
     def _values(self, name: str | None, rows: Sequence[Row]) -> list[float]:
         name = name or self.headline.name
         if "." in name:
-            rows = [_flat(row) for row in rows]
+            rows = [flat_row(row) for row in rows]
         return [row[name] for row in rows if name in row]
 
     def __repr__(self) -> str:
@@ -416,35 +417,4 @@ class Results(list[Result]):
         There is a column for each setting of the runs, such as ``lr``, and for each argument of a
         method, such as ``rho``. A column of the evaluations keeps its name.
         """
-        try:
-            pandas: Any = import_module("pandas")
-        except ImportError:
-            raise SettingError(
-                "frame() makes a pandas DataFrame, and pandas is not installed here. Install it "
-                "(pip install pandas), or take the evaluations as a list of dicts: result.rows."
-            ) from None
-        return pandas.DataFrame(
-            [
-                {
-                    "method": r.method,
-                    "seed": r.seed,
-                    **r.settings,
-                    **method_columns(r.method),
-                    **_flat(row),
-                }
-                for r in self
-                for row in r.rows
-            ]
-        )
-
-
-def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """A row with names such as ``models.server.accuracy`` for what lies deeper."""
-    flat: dict[str, Any] = {}
-    for name, value in row.items():
-        flat |= (
-            _flat(value, f"{before}{name}.")
-            if isinstance(value, Mapping)
-            else {f"{before}{name}": value}
-        )
-    return flat
+        return data_frame(self)

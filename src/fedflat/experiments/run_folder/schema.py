@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedflat.core.json_schema import NUMBER, Schema
-from fedflat.settings.groups import (
-    MACHINE,
-    EvaluateSettings,
-    LocalSettings,
-    RunSettings,
-    SamplerSettings,
-)
+from fedflat.settings.execution import MACHINE
+from fedflat.settings.groups import EvaluateSettings, LocalSettings, RunSettings, SamplerSettings
 from fedflat.settings.setting import Setting, settings_of
 
 SCALAR = (float, str)

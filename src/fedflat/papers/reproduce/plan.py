@@ -34,7 +34,7 @@ from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.flatness_file import measured
 from fedflat.papers.reproduce.provenance import provenance
 from fedflat.papers.reproduce.run_sharing import Job, models_of, share
-from fedflat.settings.groups import ExecutionSettings
+from fedflat.settings.execution import ExecutionSettings
 from fedflat.tasks.headline import ACCURACY, Headline
 from fedflat.version import __version__
 
