@@ -1,5 +1,5 @@
-"""A round of FedSeq beside a round of FedAvg with the same requests, in two workers: chains must not
-cost more.
+"""A round of FedSeq beside a round of FedAvg with the same requests, in two workers: chains must
+not cost more.
 
     python benchmarks/chains.py                     # the papers' CNN, then requests of a few milliseconds
     python benchmarks/chains.py --rounds 20 --workers 2

@@ -6,9 +6,9 @@ memory, in turn.
     python benchmarks/segmentation.py --only memory      # a minute
     python benchmarks/segmentation.py --scenes 8 --repeats 1 --size 32x64 --files 64x128 --model "small_unet(width=4)"
 
-Scenes of the street world are written as PNG files in Cityscapes' folders. A request is one client's
-walk over all of them, in crops of half their sides, with one thread. In each repeat the same walk,
-over the same crops, is made
+Scenes of the street world are written as PNG files in Cityscapes' folders. A request is one
+client's walk over all of them, in crops of half their sides, with one thread. In each repeat the
+same walk, over the same crops, is made
 
     bare       by torch alone: the module, torch.optim.SGD, cross entropy of every head
     ours       by fedflat's request, the scenes in memory
@@ -17,11 +17,11 @@ over the same crops, is made
 
 after one that warms up.
 
-``request`` compares the first two, BiSeNetV2 on scenes of 256x512: the median of ratios of processor
-seconds within a repeat, which other work on the machine disturbs less than the clock.
+``request`` compares the first two, BiSeNetV2 on scenes of 256x512: the median of ratios of
+processor seconds within a repeat, which other work on the machine disturbs less than the clock.
 
-``loader`` compares the last three by the clock. So that decoding is a share of a request that can be
-seen, scenes are as large on disk as Cityscapes' are, 1024x2048, brought to 512x1024, and the
+``loader`` compares the last three by the clock. So that decoding is a share of a request that can
+be seen, scenes are as large on disk as Cityscapes' are, 1024x2048, brought to 512x1024, and the
 network has a quarter of the width. It says first how long decoding takes beside a request from
 memory: `alone` should be slower by that share, `files` by no more than the part of it that is the
 first batch's, which nobody expects. Without a second idle core nothing can be hidden.

@@ -1,4 +1,5 @@
-"""The settings of the documentation site: `make docs` builds it, offline, with warnings as errors."""
+"""The settings of the documentation site: `make docs` builds it, offline, with warnings as
+errors."""
 
 from __future__ import annotations
 

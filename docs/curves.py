@@ -4,7 +4,8 @@
     python docs/curves.py NAME ...   # runs these methods again
 
 Each entry of docs/curves.json has the command that made it. All runs use one seed and default
-arguments where these fit the task, so a curve shows how a method behaves and not how good it can be.
+arguments where these fit the task, so a curve shows how a method behaves and not how good it can
+be.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from fedflat.kernels.cross_entropy import FEW, few_classes, mean_cross_entropy
 
 @pytest.mark.parametrize("classes", [2, 10, FEW])
 def test_values_and_gradients_are_pytorchs(classes: int) -> None:
-    """To 1e-12 in float64: a few roundings of 1e-16, on scores that would overflow without a shift."""
+    """To 1e-12 in float64: a few roundings of 1e-16, on scores that would overflow without a
+    shift."""
     rng = torch.Generator().manual_seed(0)
     scores = 500 * torch.randn(7, classes, generator=rng, dtype=torch.float64)
     labels = torch.randint(classes, (7,), generator=rng)

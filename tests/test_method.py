@@ -1,4 +1,5 @@
-"""Methods: ``+`` sorts pieces, `chain` keeps their order, and impossible combinations are refused."""
+"""Methods: ``+`` sorts pieces, `chain` keeps their order, and impossible combinations are
+refused."""
 
 from __future__ import annotations
 

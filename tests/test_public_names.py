@@ -44,8 +44,8 @@ def test_an_unknown_name() -> None:
 
 
 def test_no_public_name_is_also_a_module() -> None:
-    """Python would put the module in its place once that is imported; `report` is a package that can
-    be called."""
+    """Python would put the module in its place once that is imported; `report` is a package that
+    can be called."""
     modules = {module.name for module in pkgutil.iter_modules(fedflat.__path__)}
     assert "experiments" in modules
     assert modules & set(fedflat.__all__) == {"report"}

@@ -1,5 +1,5 @@
-"""The shell blocks of the README, docs/cli.md and docs/flatness.md: all commands parse, and they run
-on a small scale.
+"""The shell blocks of the README, docs/cli.md and docs/flatness.md: all commands parse, and they
+run on a small scale.
 
 Small means: two rounds of two clients, one epoch, one seed, few examples, points and probes, and
 CIFAR-10 from miniature files in its true format. All run one after the other in one folder, in a

@@ -3,12 +3,13 @@
     python tests/two_checkouts.py OLD NEW            # folders of two checkouts, e.g. of `git worktree add`
     python tests/two_checkouts.py OLD NEW --only fedsam --keep folder
 
-Every method of the common table, the executors, resumed runs, averages, personal models and analyses
-are run in each checkout by a process of its own, in turn. Then every parameter, metric and file is
-compared; what a clock or a digest over a clock says is left out. Sentences for people (why a run was
-refused, why a client failed) are counted apart from values. Nothing is pasted: both sides are
-computed here and now. It says what it compared, what differed and what only the new one writes, and
-ends with status 1 if a value of the old is gone or differs. Only what is public in both is used.
+Every method of the common table, the executors, resumed runs, averages, personal models and
+analyses are run in each checkout by a process of its own, in turn. Then every parameter, metric and
+file is compared; what a clock or a digest over a clock says is left out. Sentences for people (why
+a run was refused, why a client failed) are counted apart from values. Nothing is pasted: both sides
+are computed here and now. It says what it compared, what differed and what only the new one writes,
+and ends with status 1 if a value of the old is gone or differs. Only what is public in both is
+used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Client drift, recorded in every round.
 
-``--record drift`` stores how far the clients' models move from the model that they received. SCAFFOLD
-and FedDyn correct the local steps; the figure shows what that does to the drift.
+``--record drift`` stores how far the clients' models move from the model that they received.
+SCAFFOLD and FedDyn correct the local steps; the figure shows what that does to the drift.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Partitions as pictures.
 
 Who holds which classes under four partitions of the digits. Rows are clients, columns classes, and
-a darker cell has more examples. ``lda(0)`` and ``pathological(2)`` are the hard cases of the papers.
+a darker cell has more examples. ``lda(0)`` and ``pathological(2)`` are the hard cases of the
+papers.
 """
 
 import sys

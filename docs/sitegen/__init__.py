@@ -63,7 +63,8 @@ def append_listing(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def outdated(app: Sphinx, *changes: object) -> list[str]:
-    """Pages that are read in every build: their lists may have changed though their files have not."""
+    """Pages that are read in every build: their lists may have changed though their files have
+    not."""
     return list(LISTINGS)
 
 

@@ -67,7 +67,8 @@ def arguments(entry: RegisteredName) -> list[Argument]:
 
 
 def meaning(entry: RegisteredName, name: str) -> str:
-    """What is written about one argument: where it is defined, or else the sentences that use it."""
+    """What is written about one argument: where it is defined, or else the sentences that use
+    it."""
     return next((text for text in _candidates(entry, name) if text), "")
 
 

@@ -118,7 +118,8 @@ def pages() -> dict[str, str]:
 def listing() -> str:
     """The table of all methods with links to their cards.
 
-    The cards are not in the navigation of the site: it would be as long as this table on every page.
+    The cards are not in the navigation of the site: it would be as long as this table on every
+    page.
     """
     rows = [
         (f"[{one.name}](../generated/methods/{one.name}.md)", inline(one.summary))

@@ -1,4 +1,5 @@
-"""``fedflat predict``: masks and classes of image files, against plain PyTorch on the same pixels."""
+"""``fedflat predict``: masks and classes of image files, against plain PyTorch on the same
+pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A reader of standard output or error that closes: the command finishes its work, with status 0."""
+"""A reader of standard output or error that closes: the command finishes its work, with status
+0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Executors that make each request twice: here, and its local training once more on another device."""
+"""Executors that make each request twice: here, and its local training once more on another
+device."""
 
 from __future__ import annotations
 

@@ -100,7 +100,8 @@ def test_a_client_without_a_test_part_says_so() -> None:
 
 
 def test_only_what_counts_is_remembered() -> None:
-    """A request without training leaves the client's memory as it was, whatever the broadcast says."""
+    """A request without training leaves the client's memory as it was, whatever the broadcast
+    says."""
     what = prepare(experiment("feddyn", on=fedflat.digits(clients=6, split=0.7)))
     start, clients = what.job.learner.initial(), ClientStates()
     with InProcess(threads=1).open(what.job, what.fed, what.source) as pool:

@@ -1,4 +1,5 @@
-"""Texts of unequal length in dialects: deterministic, padded with what does not count, learnable."""
+"""Texts of unequal length in dialects: deterministic, padded with what does not count,
+learnable."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
 """What a federation of real processes survives: prints a table.
 
-``python tests/deploy/faults.py`` takes about five minutes. Eight clients, each a process, in network
-namespaces of their own where that is allowed (as root) and on loopback otherwise. All at once: three
-are killed with -9 again and again and come back, two are late past the deadline, one sends NaN, one
-far too large replies, one its first reply again with every other, and its network is gone for longer
-than the deadline. A client without a registered certificate and one of another federation try to
-join. The server is killed with -9 twice and resumed, and its transport is closed and opened again.
+``python tests/deploy/faults.py`` takes about five minutes. Eight clients, each a process, in
+network namespaces of their own where that is allowed (as root) and on loopback otherwise. All at
+once: three are killed with -9 again and again and come back, two are late past the deadline, one
+sends NaN, one far too large replies, one its first reply again with every other, and its network is
+gone for longer than the deadline. A client without a registered certificate and one of another
+federation try to join. The server is killed with -9 twice and resumed, and its transport is closed
+and opened again.
 
 The check: a simulation whose cohorts are the clients that counted in each round ends with the same
 bits. So every reply that counted had the right content, weight and client state, and no other did.

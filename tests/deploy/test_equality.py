@@ -36,7 +36,8 @@ def compare(
     executor: str = "workers",
     served_here: bool = False,
 ) -> None:
-    """Run both, and compare models and rows; the server may be this process, which starts sooner."""
+    """Run both, and compare models and rows; the server may be this process, which starts
+    sooner."""
     common = ("--rounds", str(rounds), "--clients-per-round", str(per_round), "--seed", "3")
     with processes(at, [f"site-{k:02d}" for k in range(clients)]) as made:
         made.join_all(on)

@@ -192,7 +192,8 @@ def no_actor_left(folder: str) -> dict[str, Any]:
 
 
 def _resumed_without_ray(folder: str, settings: dict[str, Any], message: str) -> dict[str, Any]:
-    """The error that ended a run, its checkpoints, and its bits when another executor resumes it."""
+    """The error that ended a run, its checkpoints, and its bits when another executor resumes
+    it."""
     rounds = sorted(path.stem for path in (Path(folder) / "checkpoint").glob("*.json"))
     here = ff.run("scaffold()", **settings, executor="in-process", threads=1, quiet=True)
     resumed = ff.resume(folder, executor="in_process(threads=1)", quiet=True)

@@ -1,4 +1,5 @@
-"""How often a run is evaluated by default, on how many examples, and what it says about the time."""
+"""How often a run is evaluated by default, on how many examples, and what it says about the
+time."""
 
 from dataclasses import replace
 from pathlib import Path

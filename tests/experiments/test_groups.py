@@ -96,8 +96,8 @@ DESCRIBED = {
 def test_groups_by_a_model_are_those_of_the_run(
     grouping: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By every estimator, with settings that the descriptions hang on; what is groups_text is what the
-    run has written."""
+    """By every estimator, with settings that the descriptions hang on; what is groups_text is what
+    the run has written."""
     settings = [
         "--seed",
         "4",

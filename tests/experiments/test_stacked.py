@@ -1,5 +1,5 @@
-"""Requests in stacks: the numbers of single requests for every method, and whatever else a run has to
-keep to."""
+"""Requests in stacks: the numbers of single requests for every method, and whatever else a run has
+to keep to."""
 
 from __future__ import annotations
 

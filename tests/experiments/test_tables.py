@@ -211,8 +211,8 @@ def several(method: str, score: float, spread: float, loss: float = 1.0, seeds: 
 
 
 def test_the_best_mean_is_bold_only_if_seeds_show_it() -> None:
-    """3 seeds with s = 0.01 each: Welch's least difference is t(4, 97.5 %) * sqrt(2/3) * 0.01, where
-    t is 2.776: 0.0227."""
+    """3 seeds with s = 0.01 each: Welch's least difference is t(4, 97.5 %) * sqrt(2/3) * 0.01,
+    where t is 2.776: 0.0227."""
     low = several("a()", 0.9, 0.01)
     for gap, bold in ((0.0226, False), (0.0228, True)):
         lines = table([low, several("b()", 0.9 + gap, 0.01)], None, 100, "markdown").splitlines()

@@ -1,4 +1,5 @@
-"""FedCG agrees with its literal twin to 1e-10 in float64, over rounds with partial participation."""
+"""FedCG agrees with its literal twin to 1e-10 in float64, over rounds with partial
+participation."""
 
 from __future__ import annotations
 

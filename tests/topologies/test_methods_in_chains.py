@@ -49,8 +49,8 @@ def in_chains(text: str) -> Experiment:
 
 
 class Whole:
-    """Clients of a star are the chains of another run: a request goes through all their clients, one
-    after the other."""
+    """Clients of a star are the chains of another run: a request goes through all their clients,
+    one after the other."""
 
     def __init__(self, chains: RunSetup) -> None:
         self.chains = chains

@@ -1,4 +1,5 @@
-"""Impossible combinations with a topology are refused before anything runs; the error names both."""
+"""Impossible combinations with a topology are refused before anything runs; the error names
+both."""
 
 from __future__ import annotations
 

@@ -154,8 +154,8 @@ def loaded_runs(
 ) -> list[LoadedRun]:
     """Return the runs in these run and study folders.
 
-    Of a study, only runs that have started are returned. `on_message` is called with a sentence about the
-    others.
+    Of a study, only runs that have started are returned. `on_message` is called with a sentence
+    about the others.
     """
     loaded: list[LoadedRun] = []
     for folder in folders:

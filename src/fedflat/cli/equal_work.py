@@ -1,4 +1,5 @@
-"""``fedflat reproduce flat/equal-gradients``: list the grid, run cells, check them, print the table."""
+"""``fedflat reproduce flat/equal-gradients``: list the grid, run cells, check them, print the
+table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Compressed updates with error feedback.
 
-Seide et al., 1-Bit Stochastic Gradient Descent, Interspeech 2014; Karimireddy et al., Error Feedback
-Fixes SignSGD and other Gradient Compression Schemes, ICML 2019.
+Seide et al., 1-Bit Stochastic Gradient Descent, Interspeech 2014; Karimireddy et al., Error
+Feedback Fixes SignSGD and other Gradient Compression Schemes, ICML 2019.
 
     client   c = Delta_k + e_k;   sends C(c);   e_k <- c - C(c)
 

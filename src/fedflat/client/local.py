@@ -35,8 +35,8 @@ class LocalTraining(LocalSettings):
     def optimizer_only(self, epochs: int, **changes: Any) -> LocalTraining:
         """Return the same optimizer for ``epochs`` over all the client's data, in usual batches.
 
-        Settings of the run that are declared with ``amount=True`` get their defaults. ``changes`` are
-        other settings to replace.
+        Settings of the run that are declared with ``amount=True`` get their defaults. ``changes``
+        are other settings to replace.
         """
         unset = {
             one.path[-1]: one.default for one in settings_of(LocalSettings) if one.about.amount

@@ -202,8 +202,8 @@ class Piece(TextSpec):
     state_vectors: ClassVar[int] = 0
     """Number of vectors of the model's size that it stores at each client."""
     uploads_statistics: ClassVar[str] = ""
-    """What its smaller tensors in a reply reveal to the server about the client's data; empty if it adds
-    none."""
+    """What its smaller tensors in a reply reveal to the server about the client's data; empty if it
+    adds none."""
     uploads_private: ClassVar[bool] = False
     """True if the vectors it sends also cover parameters that are private to the client."""
     full_gradients: ClassVar[int] = 0

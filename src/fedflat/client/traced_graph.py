@@ -1,8 +1,8 @@
 """Fewer and cheaper calls in a traced computation, without changing a bit of its results.
 
-`make_fx` lists every operation below autograd and `vmap`. Many of them change nothing, such as views
-with the same shape and products with 1, and some are computed twice. They are removed. The others are
-called by PyTorch's own functions, which parse their arguments faster than `torch.ops`.
+`make_fx` lists every operation below autograd and `vmap`. Many of them change nothing, such as
+views with the same shape and products with 1, and some are computed twice. They are removed. The
+others are called by PyTorch's own functions, which parse their arguments faster than `torch.ops`.
 """
 
 from __future__ import annotations

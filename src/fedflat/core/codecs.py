@@ -74,7 +74,8 @@ def pack_top_k(vector: Tensor, k: int) -> Packed:
 
 
 def unpack(packed: Packed) -> Tensor:
-    """Return the vector; `Damaged` if the tensors do not make one. They may come from a stranger."""
+    """Return the vector; `Damaged` if the tensors do not make one. They may come from a
+    stranger."""
     try:
         return CODECS[packed.codec](packed.tensors)
     except (KeyError, RuntimeError, ValueError, IndexError, TypeError) as error:

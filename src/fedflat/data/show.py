@@ -23,8 +23,8 @@ HEIGHTS = " ▁▂▃▄▅▆▇█"
 def show(spec: DataSpec, seed: int = 0, matrix: bool = False, room: int | None = None) -> str:
     """A summary of a few lines: the examples, and how unequal the clients are under this seed.
 
-    With ``matrix``, the examples of each class at the first clients follow, in parts that are at most
-    ``room`` characters wide.
+    With ``matrix``, the examples of each class at the first clients follow, in parts that are at
+    most ``room`` characters wide.
     """
     return _summary(spec, spec.open(seed), seed, matrix, room)
 

@@ -1,8 +1,8 @@
 """The transport on NVIDIA FLARE's cell network: gRPC with mutual TLS, no jobs and no code.
 
 A cell is a named end of a connection. The cell of a client has the client's name, and FLARE checks
-it against the common name of the certificate that the client's TLS connection has. Only bytes of our
-channel to and from the server are let through: no other handler of a cell is ever reached, and
+it against the common name of the certificate that the client's TLS connection has. Only bytes of
+our channel to and from the server are let through: no other handler of a cell is ever reached, and
 clients cannot reach each other. The server uses FLARE's asynchronous gRPC driver, which needs no
 thread per connection. This is the only module that imports nvflare.
 """

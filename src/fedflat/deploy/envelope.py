@@ -1,9 +1,11 @@
 """Signed messages: who sent it, to whom, what kind it is, and its content.
 
-    "fedflat signed 1\\n" | length of the signature, 2 | signature | length of the head, 4 | head | body
+    "fedflat signed 1\\n" | length of the signature, 2 | signature | length of the head, 4 | head |
+    body
 
 The head is JSON. The signature is over the head and the SHA-256 digest of the body, by the sender's
-key. A receiver knows the certificates of those whose messages it reads, and reads nothing of others.
+key. A receiver knows the certificates of those whose messages it reads, and reads nothing of
+others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Many clients at once: for small networks, where a step costs more in Python than in arithmetic."""
+"""Many clients at once: for small networks, where a step costs more in Python than in
+arithmetic."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ start in seconds, and a stack is more than ten times as fast as single clients."
 PART = 32
 """Clients of a stack from which another process pays."""
 GRADIENTS = 16
-"""Gradients of a request from which another process pays: for less, requests and replies take as long
-as it saves (`benchmarks/stacks.py`)."""
+"""Gradients of a request from which another process pays: for less, requests and replies take as
+long as it saves (`benchmarks/stacks.py`)."""
 MANY = 8
 """Clients at once from which a stack of them pays."""
 LOOKED_AT = 10

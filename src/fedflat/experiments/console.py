@@ -45,7 +45,8 @@ def reporter_for(reporter: Reporter | None = None, *, quiet: bool = False) -> It
 
 
 class ConsoleReporter:
-    """Prints progress on standard error; use as a context manager and pass ``reporter`` to a run."""
+    """Prints progress on standard error; use as a context manager and pass ``reporter`` to a
+    run."""
 
     def __init__(self, console: Console | None = None) -> None:
         stream = None if sys.stderr is None else dropping(sys.stderr)

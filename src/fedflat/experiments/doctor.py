@@ -1,7 +1,7 @@
 """Checks on a device: methods against the CPU, stacks against single clients, resuming, and speed.
 
-`examine` needs about five minutes on a GPU, no data set and no network. Its report is one text, to be
-pasted into an issue.
+`examine` needs about five minutes on a GPU, no data set and no network. Its report is one text, to
+be pasted into an issue.
 """
 
 from __future__ import annotations

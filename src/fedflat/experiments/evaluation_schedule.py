@@ -35,7 +35,8 @@ class EvaluationSchedule(EvaluateSettings):
         return cls(**{**usual, **given, "defaults": frozenset(usual.keys() - given.keys())})
 
     def rounds(self, end: int, *ends: int) -> frozenset[int]:
-        """The rounds before ``end`` that models are evaluated in; ``end`` and ``ends`` stop a run."""
+        """The rounds before ``end`` that models are evaluated in; ``end`` and ``ends`` stop a
+        run."""
         last = (range(max(0, one - self.last), min(one, end)) for one in (end, *ends))
         return frozenset().union(range(self.every - 1, end, self.every), *last)
 

@@ -166,8 +166,8 @@ def executor_text(executor: Executor) -> dict[str, Any]:
 
 
 def merge_config(saved: Mapping[str, Any], now: Mapping[str, Any]) -> ExecutionConfig:
-    """Where a run was computed, with the values given ``now`` in place of the saved ones, unless they
-    are None."""
+    """Where a run was computed, with the values given ``now`` in place of the saved ones, unless
+    they are None."""
     new = {name: value for name, value in now.items() if value is not None}
     if "executor" in new:
         new |= {"workers": 0, "threads": None}

@@ -189,8 +189,8 @@ class Pretrained(Initializer):
     """Weights trained in one place first: ``rounds`` rounds of training on all that ``on``, or the
     server itself, holds.
 
-    Training uses the settings of the run, except for those given here. With ``styles`` every image is
-    trained on in the style of a client, drawn anew each time: ``True`` or a ``mean_style(...)``,
+    Training uses the settings of the run, except for those given here. With ``styles`` every image
+    is trained on in the style of a client, drawn anew each time: ``True`` or a ``mean_style(...)``,
     which every client is then asked for. It is a run of its own in the folder ``start`` of the run
     folder: it can be stopped, resumed and analysed.
 

@@ -1,8 +1,8 @@
 """Standard output and standard error whose reader may leave.
 
 After ``fedflat run ... 2>&1 | head -1`` has printed a line, `head` ends and closes the pipe. The
-run goes on: what it prints from then on is dropped, and its files are written as if the reader still
-read along.
+run goes on: what it prints from then on is dropped, and its files are written as if the reader
+still read along.
 """
 
 from __future__ import annotations

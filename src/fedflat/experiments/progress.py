@@ -13,8 +13,8 @@ from fedflat.experiments.state import RunState
 
 PRETRAINING = "pre-training"
 RECENT, APART = 300.0, 1.0
-"""The time left is estimated from the last `RECENT` seconds, with marks at least `APART` seconds apart.
-Other work on the machine may end, so rounds that are long past do not count."""
+"""The time left is estimated from the last `RECENT` seconds, with marks at least `APART` seconds
+apart. Other work on the machine may end, so rounds that are long past do not count."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ class RunCost:
 def request_seconds(
     setup: RunSetup, forward: ForwardCost, sizes: Sequence[tuple[int, int]]
 ) -> float:
-    """Estimated seconds of one request with one thread, by clients and their numbers of examples."""
+    """Estimated seconds of one request with one thread, by clients and their numbers of
+    examples."""
     local, cost = setup.exp.local, setup.exp.method.cost
     gradients, mean = request_gradients(setup, sizes), fmean(size for _, size in sizes)
     used = min(local.batch_size, local.virtual or mean)

@@ -1,8 +1,8 @@
 """Settings with several values: which runs a comparison or a sweep consists of.
 
-A family is one method text, such as ``fedsam(rho={0.01, 0.1})``, with all settings. Its axes are the
-choices in the text and the settings that were given as a list. A configuration has one value of each
-axis.
+A family is one method text, such as ``fedsam(rho={0.01, 0.1})``, with all settings. Its axes are
+the choices in the text and the settings that were given as a list. A configuration has one value of
+each axis.
 """
 
 from __future__ import annotations

@@ -62,7 +62,8 @@ from fedflat.experiments.train import train
 from fedflat.tasks.own_loss import LossFn
 
 Announce = Callable[[Experiment, int, int], OnProgress]
-"""Called when a run begins, with its place and the number of runs; returns its progress callback."""
+"""Called when a run begins, with its place and the number of runs; returns its progress
+callback."""
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,8 @@ class ProductCost:
 class Hessian:
     """The Hessian of the mean loss of `model` over `data`, for products `hessian @ v`.
 
-    `v` is a vector or a matrix of columns. `hold` is the number of bytes for stored graphs. `on_share`
-    is called after each batch.
+    `v` is a vector or a matrix of columns. `hold` is the number of bytes for stored graphs.
+    `on_share` is called after each batch.
 
     learner
         Module and loss.

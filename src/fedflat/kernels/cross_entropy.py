@@ -1,8 +1,8 @@
 """Cross entropy of few classes, for many clients at once on a CPU.
 
-PyTorch's softmax along a short last axis works on one row at a time: 0.15 microseconds a row with ten
-classes, and as much again for the gradient. Here each operation works on all rows. The values are the
-same up to rounding.
+PyTorch's softmax along a short last axis works on one row at a time: 0.15 microseconds a row with
+ten classes, and as much again for the gradient. Here each operation works on all rows. The values
+are the same up to rounding.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ Jhunjhunwala et al., FedExP: Speeding Up Federated Averaging via Extrapolation, 
 It can be added to other methods: the step is computed from what the clients returned, before a dual
 variable is added. ``eta`` is a metric of every round (``eta_g``).
 
-The authors' code has ``S eps`` in place of ``eps`` (S: the clients of the round) and multiplies it by
-the squared decay of the local learning rate: ``flavour="repo"``. It weights clients by size.
+The authors' code has ``S eps`` in place of ``eps`` (S: the clients of the round) and multiplies it
+by the squared decay of the local learning rate: ``flavour="repo"``. It weights clients by size.
 """
 
 from __future__ import annotations

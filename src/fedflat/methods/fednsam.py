@@ -35,7 +35,8 @@ from fedflat.server.piece import Send, ServerContext
 
 @dataclass(frozen=True, repr=False)
 class MomentumSam(Piece):
-    """The gradient at a perturbation against the server's momentum, constant during local training."""
+    """The gradient at a perturbation against the server's momentum, constant during local
+    training."""
 
     rho: Scalar
 

@@ -9,9 +9,10 @@ CVPR 2024.
            rho (n(|w - w_sent|) * grad q) / ||grad q||          form="adaptive"
     u    = g_k(w + eps)                                         on the same batch
 
-``n`` divides each tensor by its Euclidean norms along the first axis. In the first step of a request
-``w = w_sent``, so ``eps = 0``. ``scope`` limits the perturbation to the last layer ("head") or to
-the others ("body"), as the authors' code can. With ``proximal="l2"`` a step costs one gradient.
+``n`` divides each tensor by its Euclidean norms along the first axis. In the first step of a
+request ``w = w_sent``, so ``eps = 0``. ``scope`` limits the perturbation to the last layer ("head")
+or to the others ("body"), as the authors' code can. With ``proximal="l2"`` a step costs one
+gradient.
 
 Running statistics of batch normalisation move in the pass at ``w``, as in the authors' code; with
 ``proximal="l2"`` in the only pass, at ``w + eps``.
@@ -130,5 +131,6 @@ def along_first_axis(w: Tensor, layout: Layout) -> Tensor:
 def fedsol() -> None:
     """Gradients at a step along a proximal loss (Lee et al., CVPR 2024).
 
-    ``proximal="kl"`` costs a second gradient and a forward pass of the sent model, ``"l2"`` nothing.
+    ``proximal="kl"`` costs a second gradient and a forward pass of the sent model, ``"l2"``
+    nothing.
     """

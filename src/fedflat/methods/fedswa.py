@@ -1,4 +1,5 @@
-"""FedSWA and FedMoSWA: a learning rate that falls during local training, and an extrapolating server.
+"""FedSWA and FedMoSWA: a learning rate that falls during local training, and an extrapolating
+server.
 
 Liu et al., Improving Generalization in Federated Learning with Highly Heterogeneous Data via
 Momentum-Based Stochastic Controlled Weight Averaging, ICML 2025.
@@ -13,9 +14,9 @@ Momentum-Based Stochastic Controlled Weight Averaging, ICML 2025.
 FedSWA is ``poly_rate(power=1, factor=1 / (1 - rho)) + server_sgd(lr=alpha)`` with uniform weights.
 It is not ``swa()`` (ECCV 2022), which averages global models at the ends of cycles of rounds.
 
-The released code has ``rho = 0``, twice the learning rate in FedSWA, ``alpha = 1`` unless another is
-given, ``gamma = 0.4`` in FedMoSWA, and in round 0 ``m`` becomes the mean of ``c_k'``. The last is
-``fedmoswa(flavour="repo")``, the others are numbers.
+The released code has ``rho = 0``, twice the learning rate in FedSWA, ``alpha = 1`` unless another
+is given, ``gamma = 0.4`` in FedMoSWA, and in round 0 ``m`` becomes the mean of ``c_k'``. The last
+is ``fedmoswa(flavour="repo")``, the others are numbers.
 """
 
 from __future__ import annotations

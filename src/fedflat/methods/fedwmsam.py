@@ -19,8 +19,8 @@ that code the perturbation has the opposite sign, the flat vector is indexed by 
 (see `fedflat.methods.fedlesam`), and ``D`` is multiplied by the decay of the learning rate:
 ``flavour="repo"``. In both the target moves by a whole gradient in each step.
 
-The paper's server keeps every ``c_k`` and sends ``D_k``. Here clients keep ``c_k``, the server sends
-``D`` and ``c``, and clients send the change of ``c_k``.
+The paper's server keeps every ``c_k`` and sends ``D_k``. Here clients keep ``c_k``, the server
+sends ``D`` and ``c``, and clients send the change of ``c_k``.
 """
 
 from __future__ import annotations

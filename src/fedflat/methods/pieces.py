@@ -88,8 +88,8 @@ def int8() -> None:
 def top_k(share: float = TopK.share, feedback: bool = TopK.feedback) -> Method:
     """The largest entries of each update only, with error feedback (Stich et al., NeurIPS 2018).
 
-    ``share`` is the part of the entries that is sent. Each entry takes its own bytes and four for its
-    position.
+    ``share`` is the part of the entries that is sent. Each entry takes its own bytes and four for
+    its position.
     """
     return Method(client=(TopK(feedback, share),))
 

@@ -141,7 +141,8 @@ def read_template(text: str, name: str = "method", taken: Collection[str] = ()) 
 def _named(
     found: Sequence[tuple[str, str, tuple[str, ...] | Range]], text: str, taken: Collection[str]
 ) -> list[Choice]:
-    """The choices under different names: by the argument, with its function if two have one name."""
+    """The choices under different names: by the argument, with its function if two have one
+    name."""
     names = [name for name, _, _ in found]
     made = [
         Choice(

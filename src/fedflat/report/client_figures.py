@@ -1,4 +1,5 @@
-"""Figures of clients: their classes, their groups, their styles, and the sharpness of their models."""
+"""Figures of clients: their classes, their groups, their styles, and the sharpness of their
+models."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The style of figures for papers: sizes, colours, panels, legends, and which analyses go together.
 
 Widths are those of a column (3.25 inches) or of a page of two columns (6.75 inches). A method has
-the colour and the dash that it has on the page. No text is smaller than 7 points. Text stays text in
-PDF and SVG.
+the colour and the dash that it has on the page. No text is smaller than 7 points. Text stays text
+in PDF and SVG.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a method looks like in every chart and figure, what classes are called, and how large the data
-and the models of a section are."""
+"""What a method looks like in every chart and figure, what classes are called, and how large the
+data and the models of a section are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Figures of confusion matrices, of pictures with their labels and predictions, and of recovered images."""
+"""Figures of confusion matrices, of pictures with their labels and predictions, and of recovered
+images."""
 
 from __future__ import annotations
 

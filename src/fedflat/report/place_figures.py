@@ -1,4 +1,5 @@
-"""Figures of place recognition: maps of the queries, and queries beside the images they retrieve."""
+"""Figures of place recognition: maps of the queries, and queries beside the images they
+retrieve."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A loss surface as the page draws it: cells coloured by height and lit from one side, in a box, with
-distances along the near sides. A second surface lies over it as a net."""
+"""A loss surface as the page draws it: cells coloured by height and lit from one side, in a box,
+with distances along the near sides. A second surface lies over it as a net."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def project(x: float, y: float, z: float) -> Point:
 def draw_surface(
     axis: Any, one: Document, key: str, scale: Scale, net: tuple[Document, str, str] | None = None
 ) -> None:
-    """Draw the table ``key`` of a surface; ``net`` is a second surface, its table and its colour."""
+    """Draw the table ``key`` of a surface; ``net`` is a second surface, its table and its
+    colour."""
     from matplotlib.collections import PolyCollection
 
     axis.set_axis_off()

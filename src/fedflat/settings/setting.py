@@ -54,8 +54,8 @@ class About:
     """The kind of registered names that it is written with, such as "initializer"; its default is a
     text or None."""
     absent_in_old_runs: bool = False
-    """True if there are run folders from before this setting. Their value is its default, or the one
-    in `from_texts`."""
+    """True if there are run folders from before this setting. Their value is its default, or the
+    one in `from_texts`."""
     amount: bool = False
     """True if it sets how much a client trains. `LocalTraining.optimizer_only` resets it."""
     unit: str = ""

@@ -34,7 +34,8 @@ GROUP = 4
 STOPS = (0.25, 0.5, 0.75, 1.0)
 """The shares of the rounds after which the pruner is asked; the last is the end."""
 FEW = 4
-"""Trials that must have ended before others are pruned, and before settings are proposed by scores."""
+"""Trials that must have ended before others are pruned, and before settings are proposed by
+scores."""
 ATTEMPTS = 100
 """Proposals of the same setting after which a search ends."""
 

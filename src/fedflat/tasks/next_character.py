@@ -96,7 +96,8 @@ class CharacterMeter:
         self.lost, self.count = self.lost + float(total), self.count + int(count)
 
     def scores(self) -> dict[str, float]:
-        """The accuracy, the perplexity (e to the mean loss), and the accuracy of words, if asked."""
+        """The accuracy, the perplexity (e to the mean loss), and the accuracy of words, if
+        asked."""
         found = {CHARACTER_ACCURACY.name: math.nan, "perplexity": math.nan}
         if self.count:
             mean = self.lost / self.count

@@ -1,4 +1,5 @@
-"""The sampler measures for as long as the code runs, keeps no object alive, and stops on request."""
+"""The sampler measures for as long as the code runs, keeps no object alive, and stops on
+request."""
 
 from __future__ import annotations
 

@@ -179,8 +179,8 @@ def test_stopped_and_resumed(tmp_path: Path) -> None:
 
 
 def test_a_request_by_hand() -> None:
-    """Two requests, with plain PyTorch: D is the model that was sent with a line on its outputs, G is
-    kept."""
+    """Two requests, with plain PyTorch: D is the model that was sent with a line on its outputs, G
+    is kept."""
     exp = ff.experiment("fedavg", **RUN, attack=GAN, dtype="float64")
     attack, attacked = exp.attack, attacked_by(exp)
     data = attacked.fed.data(1)

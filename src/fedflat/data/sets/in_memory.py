@@ -116,9 +116,9 @@ def tensors(
     mask (then set ``classes``). Classes are numbers from 0, or words, truth values and other
     numbers, which keep their names. ``users`` has an owner of any kind for each training example
     (for ``by_user()``, then the default), ``coarse`` a coarse class (for ``pam()``). Without test
-    examples, clients test on what ``split`` leaves. A torch Dataset, in place of ``x`` and ``y`` or of ``test_x`` and
-    ``test_y``, is read once, so its random transforms are applied once; ``augment`` is applied anew
-    to every batch.
+    examples, clients test on what ``split`` leaves. A torch Dataset, in place of ``x`` and ``y`` or
+    of ``test_x`` and ``test_y``, is read once, so its random transforms are applied once;
+    ``augment`` is applied anew to every batch.
 
     >>> x, y = torch.rand(40, 3), torch.arange(40) % 4
     >>> data = tensors(x, y, torch.rand(8, 3), torch.arange(8) % 4, clients=5)

@@ -209,7 +209,8 @@ class Street(DataSpec):
     def films(
         self, seed: int, number: int, domain: tuple[int, str, str], frames: int
     ) -> list[Film]:
-        """Images of a vehicle; for places the database, and queries of the same route driven again."""
+        """Images of a vehicle; for places the database, and queries of the same route driven
+        again."""
         journey = self.journey(seed, number, domain)
         if self.targets == "mask":
             return [journey.film(frames)]

@@ -1,8 +1,8 @@
 """Which category of a run a stack belongs to.
 
 A name is ``module``, or ``module:function``, and stands for everything below it; of two that fit a
-function, the longer counts. Functions without a category (those of torch, models, and of ``methods/``,
-whose files hold both halves of a method) count as part of their caller.
+function, the longer counts. Functions without a category (those of torch, models, and of
+``methods/``, whose files hold both halves of a method) count as part of their caller.
 """
 
 from __future__ import annotations

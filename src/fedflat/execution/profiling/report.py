@@ -69,8 +69,8 @@ def error(count: int) -> float:
 
 
 def text(profile: Profile) -> str:
-    """Where the time went: categories with seconds, shares and seconds a round, and how far to believe
-    them."""
+    """Where the time went: categories with seconds, shares and seconds a round, and how far to
+    believe them."""
     heads = ["category", "seconds", "share %", "s a round"]
     columns = [profile.categories]
     if profile.workers:

@@ -101,8 +101,8 @@ class Metric(TextSpec, ABC):
     - a dict from client to number is drawn as a curve of the mean over clients;
     - a list of numbers is drawn as a heat map, with one row per entry.
 
-    ``drawing`` chooses otherwise: "line" is the curve of the mean, "heat map" has one row per client
-    or entry, and "line and heat map" is both.
+    ``drawing`` chooses otherwise: "line" is the curve of the mean, "heat map" has one row per
+    client or entry, and "line and heat map" is both.
     """
 
     title: ClassVar[str] = ""

@@ -52,8 +52,8 @@ class Summary:
     """The best headline of all evaluations, mean over seeds; optimistic, since the test set chooses
     the evaluation."""
     chosen: float = math.nan
-    """The headline at the evaluation that the validation set chooses, mean over seeds; NaN without a
-    validation set."""
+    """The headline at the evaluation that the validation set chooses, mean over seeds; NaN without
+    a validation set."""
     chosen_spread: float = math.nan
     by_validation: bool = False
     """Whether the score is that of the evaluation that the validation set chooses."""

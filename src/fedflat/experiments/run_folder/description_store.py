@@ -52,8 +52,8 @@ class StoredDescription(NamedTuple):
 class DescriptionStore:
     """The descriptions of a run's clients, in ``folder`` if there is one.
 
-    ``print_line`` is called with a sentence about each damaged file. With ``held=False`` the files are
-    only read, since another process may be writing them.
+    ``print_line`` is called with a sentence about each damaged file. With ``held=False`` the files
+    are only read, since another process may be writing them.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """``groups.json``: the groups of clients in a run, and the classes that each client holds, so that
 groups can be shown without the data.
 
-    {"run": ..., "by": "greedy(psi='labels')", "clients": 4, "groups": [[0, 3], [1, 2]], "counts": [[80, 15], ...],
+    {"run": ..., "by": "greedy(psi='labels')", "clients": 4, "groups": [[0, 3], [1, 2]], "counts":
+    [[80, 15], ...],
      "digest": ...}
 
 ``counts`` has the number of examples of each class, client by client. It is null if examples have

@@ -1,6 +1,7 @@
 """The plugins whose names the texts of a run use, as run.json records them.
 
-    {"name": "my.py", "version": null, "digest": "9f...", "place": "/home/me/my.py", "names": ["my_sam"]}
+    {"name": "my.py", "version": null, "digest": "9f...", "place": "/home/me/my.py", "names":
+    ["my_sam"]}
 
 An installed package is identified by its version, a file by its digest. ``place`` is a hint for
 the user. Nothing is ever loaded because a folder names it: the user names the plugin again, has it

@@ -65,7 +65,8 @@ class RunFolder:
         self.status = "running"
 
     def resume(self, clients: ClientStates) -> RunState | None:
-        """The state to continue from; None at the beginning. ``clients`` receives the client state."""
+        """The state to continue from; None at the beginning. ``clients`` receives the client
+        state."""
         return None
 
     def before(self, setup: RunSetup, place: str = FIRST) -> RunFolder:
