@@ -237,6 +237,11 @@ class ReplyBatch(_Payload):
             )
 
 
+def single_replies(reply: Reply | ReplyBatch) -> Iterable[Reply]:
+    """Return the replies of single clients, one by one."""
+    return reply if isinstance(reply, ReplyBatch) else (reply,)
+
+
 def unstack(stacked: Extras, count: int) -> Iterator[dict[str, dict[str, Tensor]]]:
     """Split stacked tensors into ``count`` rows with the same names.
 
@@ -359,11 +364,7 @@ def aggregate(
     needs all replies in memory.
     """
     if aggregator is not None:
-        singles = [
-            single
-            for reply in replies
-            for single in (reply if isinstance(reply, ReplyBatch) else (reply,))
-        ]
+        singles = [single for reply in replies for single in single_replies(reply)]
         return _combine(broadcast, singles, population, weighting, aggregator)
     delta, buffers, uniform, loss, square = _Mean(), _Mean(), _Mean(), _Mean(), _Mean()
     means: dict[tuple[str, str, str], _Mean] = defaultdict(_Mean)

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from fedflat.core.flat import Model
-from fedflat.core.messages import Broadcast, Reply, ReplyBatch
+from fedflat.core.messages import Broadcast, Reply, ReplyBatch, single_replies
 from fedflat.errors import RunError, number
 from fedflat.experiments.callbacks import RecordedValues
 from fedflat.experiments.recording.recorder import (
@@ -71,7 +71,7 @@ class ClientLambda(Metric):
         """Measure at once: models are not kept."""
         if not s.due:
             return
-        for one in reply if isinstance(reply, ReplyBatch) else (reply,):
+        for one in single_replies(reply):
             assert one.client_params is not None
             s.scratch.setdefault(self.key, {})[str(one.client)] = eigenvalue(
                 s.setup, one.client, one.client_params, self.k

@@ -147,7 +147,10 @@ class Metric(TextSpec, ABC):
         return ()
 
     def on_reply(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
-        """Called with each training reply that counts, of one client or of several."""
+        """Called with each training reply that counts, of one client or of several.
+
+        `fedflat.core.messages.single_replies` gives the replies of single clients.
+        """
 
     def on_aggregate(self, s: RoundView, replies: Replies) -> None:
         """Called at the end of each training exchange that counts."""
