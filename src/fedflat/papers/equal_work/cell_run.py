@@ -1,5 +1,6 @@
 """Run a cell: its trials, the choice, then the seeds. Killed at any time, it continues.
 
+    FOLDER/CELL/definition      the digest of grid, data and budget
     FOLDER/CELL/trial-0/, ...   the trials
     FOLDER/CELL/seed-0/, ...    the runs of the chosen setting
     FOLDER/CELL.json            the finished cell (`cell_file`)
@@ -20,12 +21,14 @@ from fedflat.analysis.analysis import Scope
 from fedflat.analysis.kinds.curvature import CurvatureAnalysis
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.data.info import VALIDATION
+from fedflat.errors import RunError, shown
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.execution_config import ExecutionConfig, executor_text
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.record import read_record, read_rows
 from fedflat.experiments.study import resume, run_one
+from fedflat.files import write_file
 from fedflat.papers.equal_work.cell_file import best_trial, cell_path, write_cell
 from fedflat.papers.equal_work.grid import SEEDS, TRIAL_SEED, Cell
 from fedflat.papers.reproduce.flatness_file import read_flatness, write_flatness
@@ -42,6 +45,7 @@ def run_cell(cell: Cell, folder: Path, print_line: PrintLine, checkpoint_every: 
     if path.exists():
         print_line(f"{cell.name}: finished")
         return path
+    _refuse_other_grid(cell, home)
     trials: list[dict[str, Any]] = []
     for place, (method, lr) in enumerate(cell.trials):
         exp = cell.experiment(method, lr, TRIAL_SEED, cell.readings["gradients"])
@@ -61,6 +65,19 @@ def run_cell(cell: Cell, folder: Path, print_line: PrintLine, checkpoint_every: 
     content = {"cell": cell.name, "definition": cell.definition, "made": provenance()}
     write_cell(path, {**content, "trials": trials, "chosen": chosen, "seeds": seeds})
     return path
+
+
+def _refuse_other_grid(cell: Cell, home: Path) -> None:
+    """Write the digest of the grid into a new folder; refuse one with runs of another grid."""
+    path = home / "definition"
+    if not path.exists() and not any(home.glob("*/run.json")):
+        home.mkdir(parents=True, exist_ok=True)
+        write_file(path, cell.definition.encode())
+    if not path.exists() or path.read_text() != cell.definition:
+        raise RunError(
+            f"{shown(home)} has runs of {cell.name} for another grid, other data or another "
+            "budget. Remove it, or use another --out."
+        )
 
 
 def _run(exp: Experiment, place: Path, pause: float, until: int | None = None) -> Result:
