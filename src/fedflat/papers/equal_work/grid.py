@@ -83,7 +83,7 @@ COLUMNS = {
         },
     ),
     "fmnist": WorkColumn(
-        title="Fashion-MNIST, Dirichlet 0.1, MLP",
+        title="Fashion-MNIST, Dirichlet 0.1, MLP, four trials",
         rounds=40, window=8, target=70.0,
         rates=(0.05, 0.1, 0.2, 0.4), half=(0.1, 0.2),
         settings={
