@@ -19,7 +19,8 @@ FedSpeed's ``a`` is not printed: 0.95. The rate falls by 0.998 per round as in t
 
 In the code, a proximal term is half the distance to the model that was sent, not half its square;
 ``-repo`` is that of FedDyn. The terms of FedSpeed and FedLESAM-D are of the same form there, and
-FedLESAM-D perturbs every tensor by the first entries of the last update; no preset has these two.
+FedLESAM-D perturbs every tensor by the first entries of the last update; no preset has these two. In
+FedScar FedSpeed has the squared distance.
 The code crops and flips all images of a batch alike, after normalization: ``augment='fedgloss'``,
 whose border is black, while the code's has the mean colour. How its Dirichlet partition treats
 sizes is not printed: here clients have equal sizes.
