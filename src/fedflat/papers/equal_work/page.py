@@ -215,8 +215,8 @@ column have the same budget of gradients: a method with two gradients per step h
 * The model of FedInit on digits has a norm of more than 10,000; its small lambda_1 goes with that norm and does not
   show a flat minimum. A client was last selected 20 rounds ago on average and moves its start by `beta` times the
   change since then, so with `beta=0.1` the start moves twice as far as the model moves per round, and the movement
-  grows. If all clients move by the same constant, the distance from the initial model grows 82-fold from round 100 to
-  200. With seed 0 the norm grows 73-fold, from 197 to 14,472; FedAvg's is 10.6 in the end.
+  grows. From round 100 to round 200 the distance from the initial model grows 82-fold if all clients move by the same
+  constant. With seed 0 the norm grows 73-fold, from 197 to 14,472; FedAvg's is 10.6 in the end.
 * The budgets of CIFAR-10 and Shakespeare were reduced, before any cell of them was run, to what one processor core
   computes in about an hour per cell."""
 
