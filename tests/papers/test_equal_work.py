@@ -83,7 +83,7 @@ def test_a_cell_is_run_continued_and_checked(
     first = (tmp_path / cell.name / "seed-0" / "metrics.jsonl").read_bytes()
     with monkeypatch.context() as other:
         other.setitem(grid.COLUMNS, "digits", replace(small, half=(0.1, 0.2, 0.3, 0.4)))
-        with pytest.raises(RunError, match=r"^/.*digits-fedsam has runs .* for another grid"):
+        with pytest.raises(RunError, match="for another grid"):
             run_cell(cell, tmp_path, lambda text: None, 60)
     path = run_cell(cell, tmp_path, lambda text: None, 60)
     assert (tmp_path / cell.name / "seed-0" / "metrics.jsonl").read_bytes() == first

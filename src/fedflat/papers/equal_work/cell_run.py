@@ -21,7 +21,7 @@ from fedflat.analysis.analysis import Scope
 from fedflat.analysis.kinds.curvature import CurvatureAnalysis
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.data.info import VALIDATION
-from fedflat.errors import RunError
+from fedflat.errors import RunError, shown
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.execution_config import ExecutionConfig, executor_text
 from fedflat.experiments.experiment import Experiment
@@ -75,7 +75,7 @@ def _refuse_other_grid(cell: Cell, home: Path) -> None:
         write_file(path, cell.definition.encode())
     if not path.exists() or path.read_text() != cell.definition:
         raise RunError(
-            f"{home} has runs of {cell.name} for another grid, other data or another "
+            f"{shown(home)} has runs of {cell.name} for another grid, other data or another "
             "budget. Remove it, or use another --out."
         )
 
