@@ -34,6 +34,7 @@ from fedflat.deploy.federation_folder import (
     read_participant,
 )
 from fedflat.deploy.network_pool import NetworkPool
+from fedflat.deploy.reply_form import ReplyForm
 from fedflat.deploy.session import Session
 from fedflat.execution.wire_envelope import message_id
 from fedflat.execution.wire_format import Broadcast as SentBroadcast
@@ -167,7 +168,7 @@ def measure(args: argparse.Namespace, at: Path, folder: FederationFolder, names:
     joined = time.monotonic() - began
     session.begin(names)
     model = torch.randn(int(args.megabytes * 1e6 / 4))
-    pool = NetworkPool(session)
+    pool = NetworkPool(session, ReplyForm(weighs=False, sends=frozenset(), vectors=0))
     seconds, carried = [], []
     for t in range(args.rounds):
         broadcast = Broadcast(t, model + t, torch.empty(0), 0.1)

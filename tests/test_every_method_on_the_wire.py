@@ -10,9 +10,14 @@ import torch
 from torch import nn
 
 from experiments.small import timeless
+from fedflat.client.training import Request
+from fedflat.core.failures import ClientFailure
+from fedflat.core.messages import Reply
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.execution.client_runtime import ClientRuntime
+from fedflat.deploy.reply_form import ReplyForm
+from fedflat.execution.client_pool import PoolOutcome
 from fedflat.execution.in_process import InProcess
+from fedflat.execution.loopback import LoopbackPool
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.loopback import Loopback
 from fedflat.experiments.train import train
@@ -63,13 +68,20 @@ def experiment_of(text: str) -> Experiment:
 @pytest.mark.slow
 @pytest.mark.parametrize("text", EVERY)
 def test_the_same_bits_through_the_wire(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    exp, handle, answers = experiment_of(text), ClientRuntime.handle, list[bytes]()
+    exp, answer, answers = experiment_of(text), LoopbackPool.answer, list[PoolOutcome]()
+    forms: dict[LoopbackPool, ReplyForm] = {}
 
-    def counted(runtime: ClientRuntime, broadcast: bytes, request: bytes) -> bytes:
-        answers.append(handle(runtime, broadcast, request))
+    def checked(pool: LoopbackPool, request: Request) -> PoolOutcome:
+        """A deployment would take the reply."""
+        answers.append(answer(pool, request))
+        assert not isinstance(answers[-1], ClientFailure)
+        form = forms.setdefault(pool, ReplyForm.of(pool.runtime.job))
+        reply = answers[-1][0]
+        assert isinstance(reply, Reply)
+        form.check(reply, request.broadcast, str(request.client))
         return answers[-1]
 
-    monkeypatch.setattr(ClientRuntime, "handle", counted)
+    monkeypatch.setattr(LoopbackPool, "answer", checked)
     here, there = train(exp, executor=InProcess(1)), train(exp, executor=Loopback())
     assert answers
     assert here.model is not None

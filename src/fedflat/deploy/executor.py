@@ -8,16 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedflat.client.training import ClientJob
+from fedflat.composition.method import Method
 from fedflat.data.federation import Federation
 from fedflat.data.sets.remote_clients import RemoteClients
 from fedflat.deploy.federation_folder import open_federation_folder
 from fedflat.deploy.network_pool import NetworkPool
+from fedflat.deploy.reply_form import ReplyForm
 from fedflat.deploy.session import MOST_MESSAGE, SESSIONS, Session
 from fedflat.deploy.transport import LARGEST
 from fedflat.errors import LONGEST_WAIT, PrintLine, SettingError, number
 from fedflat.execution.client_pool import Source
 from fedflat.execution.wire_format import encode
+from fedflat.experiments.experiment import from_json
 from fedflat.experiments.job_spec import spec_of_job
+from fedflat.methods.dp import PrivateMean
 from fedflat.registry.specs import TextSpec, register
 
 
@@ -60,6 +64,13 @@ class Deployed(TextSpec):
                 "deployed: the data of this run are here. Use `fedflat deploy serve`, or another "
                 "executor."
             )
+        hidden = {
+            **job.experiment,
+            "on": repr(RemoteClients("", self.run)),
+            "plugins": [plugin | {"place": ""} for plugin in job.experiment.get("plugins", ())],
+        }
+        spec = spec_of_job(replace(job, experiment=hidden))
+        check_noise(from_json(hidden).method)
         session = SESSIONS.get(self.run)
         started = session is None
         if session is None:
@@ -68,19 +79,26 @@ class Deployed(TextSpec):
             joined = RemoteClients(self.path, self.run).joined()
             session.begin([one["name"] for one in joined], joined)
         session.least, session.wait = self.least, self.wait
-        hidden = {
-            **job.experiment,
-            "on": repr(RemoteClients("", self.run)),
-            "plugins": [plugin | {"place": ""} for plugin in job.experiment.get("plugins", ())],
-        }
-        pool = NetworkPool(session, job.learner.device, self.round_timeout)
+        pool = NetworkPool(session, ReplyForm.of(job), job.learner.device, self.round_timeout)
         try:
-            session.use_job(encode(spec_of_job(replace(job, experiment=hidden))))
+            session.use_job(encode(spec))
             yield pool
+            if started:
+                session.end()
         finally:
             pool.close()
             if started:
                 session.close()
+
+
+def check_noise(method: Method) -> None:
+    """Refuse noise that participants could subtract, as the seed of the run is sent to them."""
+    for piece in method.server:
+        if isinstance(piece, PrivateMean) and piece.noise and not piece.secret:
+            raise SettingError(
+                "dp: all participants of a deployment know the seed of the run, from which this "
+                "noise comes, and could subtract it. Write dp(..., secret=True)."
+            )
 
 
 def start_session(executor: Deployed, seed: int, print_line: PrintLine = print) -> Session:

@@ -12,6 +12,7 @@ from fedflat.client.training import Request
 from fedflat.core.failures import AWAY, CRASHED, LATE, REFUSED, ClientFailure
 from fedflat.core.messages import Broadcast
 from fedflat.deploy.envelope import SIGNED, SignedMessage
+from fedflat.deploy.reply_form import ReplyForm
 from fedflat.deploy.session import SLOWEST, STEP, Session
 from fedflat.errors import SettingError
 from fedflat.execution.client_pool import PoolOutcome, RemoteClientPool
@@ -58,6 +59,7 @@ class NetworkPool(RemoteClientPool):
 
     Args:
         session: The server's session.
+        form: The form of replies.
         device: The device of the models.
         round_timeout: Seconds after which an exchange ends without those that have not answered.
     """
@@ -65,9 +67,14 @@ class NetworkPool(RemoteClientPool):
     ids: StateIds | None = None
 
     def __init__(
-        self, session: Session, device: str = "cpu", round_timeout: float | None = None
+        self,
+        session: Session,
+        form: ReplyForm,
+        device: str = "cpu",
+        round_timeout: float | None = None,
     ) -> None:
-        self.session, self.device, self.round_timeout = session, device, round_timeout
+        self.session, self.form = session, form
+        self.device, self.round_timeout = device, round_timeout
         self.pending: dict[str, _Pending] = {}
         self.deadline: float | None = None
         self._last: tuple[Broadcast, bytes] | None = None
@@ -222,6 +229,7 @@ class NetworkPool(RemoteClientPool):
                 f"a reply has the weight of {reply.examples:,} examples, and the client joined "
                 f"with {size['examples']:,}. Join again with the data."
             )
+        self.form.check(reply, request.broadcast, one.name)
         if found.kept and self.ids is not None:
             self.ids.made(request.id)
         return reply, {}

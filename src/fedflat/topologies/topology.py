@@ -315,10 +315,15 @@ class ServerModels:
         return selection
 
     def selection_info(self, t: int) -> SelectionInfo:
-        """How the clients of round ``t`` are selected."""
+        """How the clients of round ``t`` are selected.
+
+        Who is online in a deployment, and the seed, are known to all: such cohorts are "given".
+        """
         sampler, seed = self.population.sampler, self.population.seed
         if sampler.cohorts is not None:
             return SelectionInfo(seed, len(sampler.cohorts[t]), "given")
+        if self.population.online(t) is not None:
+            return SelectionInfo(seed, sampler.clients, "given")
         return SelectionInfo(seed, sampler.clients, sampler.kind or "uniform")
 
     def merge(
