@@ -62,7 +62,12 @@ def test_clients_can_be_added_and_renewed(fed: Path) -> None:
 
 @pytest.mark.parametrize(
     ("names", "why"),
-    [("server", "not be 'server'"), ("a b", "letters, digits"), ("", "name the clients")],
+    [
+        ("server", "not be 'server'"),
+        ("a b", "letters, digits"),
+        ("_a", "begin with a letter or a digit"),
+        ("", "name the clients"),
+    ],
 )
 def test_names_that_clients_cannot_have(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], names: str, why: str
@@ -134,6 +139,10 @@ def test_no_tls_must_be_asked_for_by_name(
         (("fedavg", *TEST, "--max-message", "3000"), "--max-message must be a number"),
         (("fedavg", *TEST, "--wait", "-1"), "wait must be a number"),
         (("--resume", "nowhere"), "nowhere"),
+        (("fedavg", *TEST, "--logger", "csv"), "not a logger"),
+        (("fedavg", *TEST, "--model", "nothing"), "unknown model"),
+        (("centralised()", *TEST), "needs all data in one place"),
+        (("dp(noise=1)", *TEST), "secret=True"),
     ],
 )
 def test_what_a_server_refuses(
@@ -146,7 +155,17 @@ def test_too_few_clients(fed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     why = refused(capsys, "serve", "fedavg", *TEST, "--wait", "0.3", "--quiet")
     assert "after 0.3 s, 0 of the 2 clients that are needed are here. Missing: a, b." in why
     assert main(["deploy", "status", "federation"]) == 0
-    assert "has ended" in capsys.readouterr().out
+    assert "was stopped" in capsys.readouterr().out
+
+
+def test_a_server_says_what_leaves_clients_by_its_topology(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("serve", "fedavg", *TEST, "--wait", "0.3", "--topology", "chains(groups=2)")
+    assert main(["deploy", *words]) == 2
+    printed = capsys.readouterr().err
+    assert "Models go from client to client" in printed
+    assert "names of classes and columns" in printed
 
 
 def test_a_status_without_a_server(fed: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,10 +19,12 @@ if missing_packages():
 from deploy.in_memory import Federation
 from fedflat.client.state_store import StateStore
 from fedflat.data.sets.remote_clients import RemoteClients, check_fits, form_of_test
-from fedflat.deploy import node, session
+from fedflat.deploy import executor, node, session
+from fedflat.deploy.certificates import Identity, issue
 from fedflat.deploy.envelope import SignedMessage, Signer
 from fedflat.deploy.executor import Deployed
 from fedflat.deploy.node import NodeSettings
+from fedflat.deploy.status import status_text
 from fedflat.errors import FedflatError, RunError, SettingError
 from fedflat.execution.wire_format import encode
 from fedflat.experiments.api import experiment, run
@@ -30,6 +32,7 @@ from fedflat.experiments.experiment import data_set
 from fedflat.experiments.job_spec import spec_of_job
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.results.results import Result
+from fedflat.server.privacy_accountant import epsilon
 
 ON = "digits(lda(0.5), clients=2)"
 METHOD = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10)"
@@ -53,12 +56,12 @@ def begin(fed: Federation, **more: Any) -> session.Session:
     return found
 
 
-def train(fed: Federation, rounds: int = 2, **more: Any) -> Result:
+def train(fed: Federation, rounds: int = 2, method: str = METHOD, **more: Any) -> Result:
     """A run of the federation; ``executor`` may have further settings."""
-    executor = Deployed(str(fed.folder.path), run="r", **more.pop("executor", {}))
+    deployed = Deployed(str(fed.folder.path), run="r", **more.pop("executor", {}))
     on = RemoteClients(str(fed.folder.path), "r", data_set(ON))
     settings = {"clients_per_round": 2, "local_epochs": 1, "quiet": True, **more}
-    return run(METHOD, on=on, rounds=rounds, executor=executor, **settings)
+    return run(method, on=on, rounds=rounds, executor=deployed, **settings)
 
 
 def test_a_run_has_the_bits_of_a_simulation(tmp_path: Path) -> None:
@@ -219,8 +222,8 @@ def test_a_late_client_is_left_out_and_not_drawn_again(
     fed.join("a", ON, 0)
     fed.join("b", ON, 1, Late)
     server = begin(fed)
-    executor = {"round_timeout": 1.0}
-    result = train(fed, rounds=3, min_replies=1, out=tmp_path / "run", executor=executor)
+    late = {"round_timeout": 1.0}
+    result = train(fed, rounds=3, min_replies=1, out=tmp_path / "run", executor=late)
     free.set()
     assert result.status == "done"
     assert result.ledger.missing == 1
@@ -270,12 +273,12 @@ def test_requests_may_overtake_their_broadcasts(tmp_path: Path) -> None:
         held: SignedMessage | None = None
 
         def _handle(self, content: bytes) -> None:
-            letter = self.reader.open(content)
-            if letter.kind == "broadcast" and not self.busy:
-                self.held, self._held = letter, content
+            message = self.reader.open(content)
+            if message.kind == "broadcast" and not self.busy:
+                self.held, self._held = message, content
                 return
             super()._handle(content)
-            if letter.kind == "request" and self.held is not None:
+            if message.kind == "request" and self.held is not None:
                 self.held = None
                 super()._handle(self._held)
 
@@ -309,6 +312,113 @@ def test_a_certificate_that_was_removed_shuts_a_client_out(tmp_path: Path) -> No
     assert "a is not registered here" in str(client.error)
     assert list(server.clients) == ["b"]
     server.close()
+
+
+def test_a_removed_and_an_expired_certificate_are_told_apart(tmp_path: Path) -> None:
+    fed = Federation(tmp_path, ["a", "b", "c"])
+    place = fed.folder.path / "clients"
+    ca = Identity(
+        (fed.folder.path / "ca.key").read_bytes(), (fed.folder.path / "ca.crt").read_bytes()
+    )
+    (place / "a.crt").write_bytes(issue(ca, "a", 0).certificate)
+    (place / "b.crt").unlink()
+    server = fed.session()
+    assert list(server.clients) == ["c"]
+    assert len(fed.lines) == 1
+    assert "the certificate of a counts from" in fed.lines[0]
+    assert "--renew" in fed.lines[0]
+    server.close()
+
+
+def test_a_client_without_examples_is_refused(tmp_path: Path) -> None:
+    class Empty(node.Node):
+        def _send(self, kind: str, body: bytes = b"", **fields: Any) -> bool:
+            if kind == "profile":
+                fields["examples"] = -5
+            return super()._send(kind, body, **fields)
+
+    fed = Federation(tmp_path, ["a"])
+    client, server = fed.join("a", ON, 0, Empty), fed.session()
+    fed.until(server, lambda: not client.thread.is_alive())
+    assert "it says that it has -5 examples" in str(client.error)
+    server.close()
+
+
+def test_a_run_that_is_no_name_of_a_folder_is_refused(tmp_path: Path) -> None:
+    """The client would keep its states there."""
+    fed = Federation(tmp_path, ["a"])
+    client, server = fed.join("a", ON, 0), fed.session(run="../../elsewhere")
+    fed.until(server, lambda: not client.thread.is_alive())
+    assert "the server names a run '../../elsewhere'" in str(client.error)
+    server.close()
+
+
+def test_a_status_tells_waiting_running_stopped_and_ended_apart(tmp_path: Path) -> None:
+    fed = Federation(tmp_path, ["a", "b"])
+    path = fed.folder.path
+
+    def state(server: session.Session, **more: bool) -> str:
+        server._status._written = -2.0
+        server._status.write(**more)
+        return status_text(path).splitlines()[0].partition(", status")[0]
+
+    server = fed.session()
+    assert state(server) == "run r waits for clients"
+    server.job = b"job"
+    assert state(server) == "run r is running, round 1"
+    server.close()
+    assert state(server, closed=True) == "run r was stopped, round 1"
+    again = fed.session()
+    again.job, again.round = b"job", 4
+    again.end()
+    assert state(again, closed=True) == "run r has ended, round 5"
+    again.close()
+
+
+def test_what_leaves_a_client_is_printed_there_before_the_first_round(tmp_path: Path) -> None:
+    fed = Federation(tmp_path, ["a", "b"])
+    fed.join("a", ON, 0)
+    fed.join("b", ON, 1)
+    server = begin(fed)
+    train(fed, method="fedavg", topology="chains(groups=1)", clients_per_round=1)
+    server.end()
+    server.close()
+    text = next(line for line in fed.lines if line.startswith("what leaves a client"))
+    assert "names of classes and columns" in text
+    assert "Models go from client to client" in text
+    place = fed.lines.index(text)
+    assert not any("answered" in line for line in fed.lines[:place])
+
+
+def test_noise_that_participants_know_is_refused(tmp_path: Path) -> None:
+    fed = Federation(tmp_path, ["a", "b"])
+    fed.join("a", ON, 0)
+    fed.join("b", ON, 1)
+    server = begin(fed)
+    with pytest.raises(SettingError, match=r"Write dp\(..., secret=True\)"):
+        train(fed, method="dp(noise=1.0, clip=0.5)")
+    result = train(fed, method="dp(noise=1.0, clip=0.5, secret=True)", clients_per_round=1)
+    expected = epsilon(noise=1.0, delta=1e-5, rounds=2, cohort=1, population=2, sampler="given")
+    assert result.rows[-1]["epsilon"] == expected
+    server.end()
+    server.close()
+
+
+def test_a_run_that_is_resumed_by_another_command_tells_clients_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`fedflat resume` opens a session of its own."""
+    fed = Federation(tmp_path, ["a", "b"])
+    fed.join("a", ON, 0)
+    fed.join("b", ON, 1)
+    server = begin(fed)
+    monkeypatch.setattr(executor, "start_session", lambda *given: server)
+    session.SESSIONS.pop("r")
+    train(fed)
+    for client in fed.clients:
+        client.join()
+        assert client.error is None
+    assert server.over
 
 
 def test_what_cannot_be_deployed_is_refused() -> None:

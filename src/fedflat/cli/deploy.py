@@ -9,15 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedflat.cli.deploy_client import agree_on_tls, own_data, printer
-from fedflat.cli.training import train_new, train_on
-from fedflat.composition.disclosure import disclosure_text
+from fedflat.cli.preset_settings import settings_of
+from fedflat.cli.training import given_settings, train_new, train_on
+from fedflat.data.federation import DataSpec
 from fedflat.data.sets.remote_clients import (
     RemoteClients,
     check_fits,
     check_names,
     form_of_test,
 )
-from fedflat.deploy.executor import Deployed, start_session
+from fedflat.deploy.disclosure import deployment_text
+from fedflat.deploy.executor import Deployed, check_noise, start_session
 from fedflat.deploy.extra import require_extra
 from fedflat.deploy.federation_folder import (
     FederationFolder,
@@ -31,9 +33,12 @@ from fedflat.deploy.session import Session
 from fedflat.deploy.status import read_status, status_text
 from fedflat.deploy.transport import LARGEST
 from fedflat.errors import RunError, SettingError, number, printable_lines
-from fedflat.experiments.execution_config import executor_of
+from fedflat.experiments.api import experiments
+from fedflat.experiments.execution_config import ExecutionConfig, executor_of
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.loggers import check_installed
 from fedflat.experiments.run_folder.record import read_record
-from fedflat.registry.specs import parse
+from fedflat.settings.execution import MACHINE
 
 MEGABYTE = 10**6
 LONGEST = 3650
@@ -92,8 +97,8 @@ def serve(args: Namespace) -> int:
             "Training examples of it are not used."
         )
     number("deploy serve", "--max-message", args.max_message, low=0, high=LARGEST / MEGABYTE)
+    _fill(args)
     test = own_data(args.test)
-    printer(args)(disclosure_text(parse(args.method, "method")))
     executor = Deployed(
         str(folder.path.resolve()),
         run=secrets.token_hex(6),
@@ -101,6 +106,9 @@ def serve(args: Namespace) -> int:
         wait=args.wait,
         most=int(args.max_message * MEGABYTE),
     )
+    on = RemoteClients(executor.path, executor.run, test)
+    recorded = [] if args.record is None else [str(args.record)]
+    printer(args)(deployment_text(_planned(args, test), recorded))
     needed = form_of_test(test, test.open(args.seed or 0).test)
     session = start_session(executor, args.seed or 0, printer(args))
     session.check_profile = lambda profile: check_fits(profile, needed)
@@ -109,14 +117,32 @@ def serve(args: Namespace) -> int:
         asked = getattr(args, "clients_per_round", None)
         args.clients_per_round = len(names) if asked is None else asked
         least = getattr(args, "min_replies", None) or args.clients_per_round
-        args.on = RemoteClients(executor.path, executor.run, test)
+        args.on = on
         args.executor = repr(replace(executor, least=min(least, len(names))))
-        _fill(args)
         status = train_new(args, [args.method])
         session.end()
         return status
     finally:
         session.close()
+
+
+def _planned(args: Namespace, test: DataSpec) -> Experiment:
+    """The experiment as far as it is known before clients join; an error if its settings are wrong.
+
+    The server's test set stands for the clients' data, which have the same form.
+    """
+    settings = settings_of(None, given_settings(args), stretched=False)
+    exp = experiments([args.method], seeds=[args.seed or 0], **settings | {"on": test})[0]
+    here = [one.name for one in MACHINE if one.typeable and one.name != "executor"]
+    ExecutionConfig(**{name: getattr(args, name) for name in here})
+    check_installed(args.logger)
+    if exp.method.pooled:
+        raise SettingError(
+            f"{exp.method} needs all data in one place, and these are at the clients. Use a "
+            "federated method."
+        )
+    check_noise(exp.method)
+    return exp
 
 
 def _gather(session: Session, folder: FederationFolder, args: Namespace) -> list[str]:

@@ -61,10 +61,15 @@ def disclosed(
 
 
 def disclosure_text(
-    method: Method, *, describers: Iterable[Describer] = (), batch_norm: bool | None = None
+    method: Method,
+    *,
+    describers: Iterable[Describer] = (),
+    batch_norm: bool | None = None,
+    further: Iterable[Disclosed] = (),
 ) -> str:
-    """Return `disclosed` as lines of text, for people."""
+    """Return `disclosed` and what leaves ``further`` as lines of text, for people."""
     rows = disclosed(method, describers=describers, batch_norm=batch_norm)
+    rows += further if rows else ()
     if not rows:
         return "what leaves a client: nothing is sent, all data are in one place"
     lines = [f"  {one.when:<22}{_amount(one):<14}{one.what}" for one in rows]

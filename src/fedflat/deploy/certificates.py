@@ -133,7 +133,7 @@ def check_name(name: str) -> str:
     fits = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
     if not fits or len(name) > 60 or not name[0].isalnum() or name.lower() == SERVER:
         raise SettingError(
-            "a client's name must be letters, digits, '-' and '_', begin with a message or a digit, "
+            "a client's name must be letters, digits, '-' and '_', begin with a letter or a digit, "
             f"have at most 60 characters and not be {SERVER!r}, found {shown(name)}."
         )
     return name

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,22 +75,37 @@ class FederationFolder:
         pair = Identity(_secret(self.path / "server.key"), _secret(self.path / "server.crt"))
         load_certificate(pair.certificate, f"the server's certificate in {self.path}")
         load_key(pair.key, f"{self.path / 'server.key'}")
+        load_certificate(_secret(self.path / "ca.crt"), f"the CA's certificate in {self.path}")
         return pair
 
     def certificates(self) -> dict[str, Certificate]:
         """The registered certificates of clients by name, without those that have expired."""
         found = {}
-        for name in self.clients:
-            pem = read_file(self.path / CLIENTS / f"{name}.crt")
-            if pem is not None:
-                with suppress(SettingError):
-                    found[name] = load_certificate(pem, f"the certificate of {name}")
+        for name, pem in self._registered():
+            with suppress(SettingError):
+                found[name] = load_certificate(pem, f"the certificate of {name}")
         if not found:
             raise SettingError(
                 f"{self.path}: no client has a certificate that counts. Make some: `fedflat deploy "
                 f"init {self.path} --clients NAMES`."
             )
         return found
+
+    def expired(self) -> list[str]:
+        """Why registered certificates do not count, one sentence each."""
+        found = []
+        for name, pem in self._registered():
+            try:
+                load_certificate(pem, f"the certificate of {name}")
+            except SettingError as error:
+                found.append(str(error))
+        return found
+
+    def _registered(self) -> Iterator[tuple[str, bytes]]:
+        for name in self.clients:
+            pem = read_file(self.path / CLIENTS / f"{name}.crt")
+            if pem is not None:
+                yield name, pem
 
     def credentials(self) -> dict[str, str]:
         """The files of the server's TLS, by the transport's names; none without TLS."""

@@ -26,10 +26,11 @@ from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.sets.remote_clients import describe
 from fedflat.data.unlabelled import without_labels
 from fedflat.deploy.certificates import SERVER, load_certificate, load_key
+from fedflat.deploy.disclosure import deployment_text
 from fedflat.deploy.envelope import SIGNED, Reader, RejectedMessage, SignedMessage, Signer
 from fedflat.deploy.federation_folder import Participant
 from fedflat.deploy.transport import LARGEST, Link
-from fedflat.errors import FedflatError, PrintLine, SettingError, printable
+from fedflat.errors import FedflatError, PrintLine, SettingError, printable, shown
 from fedflat.execution.client_runtime import ClientRuntime
 from fedflat.execution.wire_envelope import message_id
 from fedflat.execution.wire_format import JobSpec, RequestMessage, WireError, decode, encode
@@ -205,7 +206,10 @@ class Node:
             raise RunEnded
 
     def _offer(self, message: SignedMessage) -> None:
-        self.server, self.run_id = message.session, str(message.fields["run"])
+        run = str(message.fields.get("run", ""))
+        if not run.isalnum():
+            raise SettingError(f"the server names a run {shown(run)}, which cannot be a folder's.")
+        self.server, self.run_id = message.session, run
         self.most_reply = int(message.fields.get("most", LARGEST))
         self.job_id, self.broadcasts, self.early = "", {}, {}
         self.print_line(f"{self.name}: asked to take part in the run {self.run_id}")
@@ -252,17 +256,15 @@ class Node:
                     f"the model takes inputs of shape {job.learner.shape}, and the data here have "
                     f"{data.examples.shape}. Use data of the same form as the other clients."
                 )
-            blind = any(
-                piece.unsupervised for piece in from_json(spec.settings["experiment"]).method.client
-            )
-            if blind:
+            exp = from_json(spec.settings["experiment"])
+            if any(piece.unsupervised for piece in exp.method.client):
                 data = without_labels(fed).data(self.settings.part or 0)
         except FedflatError as error:
             self._refuse(error)
         self.runtime = self._runtime(job, data)
         self.job_id = message_id(content)
-        text = spec.settings["experiment"]
-        self.print_line(f"{self.name}: {text['method']}, {text['model']}, {text['rounds']} rounds")
+        self.print_line(f"{self.name}: {exp.method}, {exp.model}, {exp.rounds} rounds")
+        self.print_line(deployment_text(exp, spec.settings["measures"]))
         self._send("ready", job=self.job_id)
 
     def _runtime(self, job: ClientJob, data: ClientData) -> NetworkRuntime:
@@ -346,6 +348,10 @@ def open_cell_link(participant: Participant, settings: NodeSettings) -> Link:
 
 def why_unreachable(participant: Participant) -> str:
     """Why the server cannot be reached, as far as a connection of our own shows it."""
+    try:
+        load_certificate(participant.certificate.encode(), "this client's certificate")
+    except SettingError as error:
+        return str(error).rstrip(".")
     try:
         plain = socket.create_connection((participant.host, participant.port), timeout=3.0)
     except OSError as error:

@@ -99,6 +99,8 @@ class Session:
             print_line,
         )
         identity, certificates = folder.identity(), folder.certificates()
+        for why in folder.expired():
+            print_line(f"  {why}")
         self.most, self.id = most, secrets.token_hex(8)
         self.signer = Signer(SERVER, load_key(identity.key, "the server's key"))
         self.reader = Reader(SERVER, certificates, most)
@@ -115,6 +117,8 @@ class Session:
         """What clients have answered and the pool has not taken."""
         self.job, self.job_id = b"", ""
         self.round = 0
+        self.over = False
+        """Whether the run is done and clients were told so."""
         self.online_in: dict[int, list[int]] = {}
         """By round: the clients that were online when its cohort was drawn."""
         self.least, self.wait = 1, 300.0
@@ -251,12 +255,13 @@ class Session:
 
     def end(self) -> None:
         """Tell all clients that the run is over."""
+        self.over = True
         for name in self.transport.online():
             self.push(name, "end")
 
     def close(self) -> None:
         """Disconnect from all clients."""
-        self._status.write(ended=True)
+        self._status.write(closed=True)
         self.transport.close()
         SESSIONS.pop(self.run, None)
         ONLINE.pop(self.run, None)
@@ -311,6 +316,9 @@ class Session:
             return
         if self.members and client.name not in self.members:
             self.refuse(client, "this run has begun without you. Join the next one.")
+            return
+        if fields["examples"] < 1 or fields["tests"] < 0:
+            self.refuse(client, f"it says that it has {fields['examples']:,} examples. Add data.")
             return
         profile = dict(fields) | {"name": client.name}
         try:

@@ -14,8 +14,11 @@ EXAMPLES = (
     "fedflat deploy join --help",
 )
 NETWORK = "network"
-ELSEWHERE = ("on", "workers", "threads", "executor", "clock", "attack")
-"""Settings of a simulation."""
+ELSEWHERE = (
+    *("on", "workers", "threads", "executor", "clock", "attack"),
+    *("validation", "validation_by", "select_by", "patience"),
+)
+"""Settings of a simulation, and those that need all training examples in one place."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
