@@ -40,7 +40,7 @@ KIND_OF_ARGUMENT = {
 
 @dataclass
 class Completed:
-    """What can follow a command."""
+    """The words that can follow a command."""
 
     path: str
     help: str

@@ -141,7 +141,7 @@ def _replay(path: str | None) -> dict[str, Any]:
 
 
 def _preface(each: list[Experiment], folder: Path) -> list[str]:
-    """What will be run, with the pieces of each method in their order."""
+    """A text with the runs to be made, and the pieces of each method in their order."""
     stacks = {f"  {exp.method}": f"    {exp.method.stack()}" for exp in each}
     return [
         f"data {each[0].on}, model {each[0].model}, run folder {folder}",

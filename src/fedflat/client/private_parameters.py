@@ -147,5 +147,6 @@ class Private(Piece):
 
 
 def _indices(mask: Tensor) -> Tensor:
-    """Where a mask is True. It must be on the CPU: a GPU would have to be waited for."""
+    """The indices where a mask is True. It must be on the CPU, as a GPU would have to be waited
+    for."""
     return mask.nonzero().squeeze(-1)

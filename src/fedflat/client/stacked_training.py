@@ -133,7 +133,7 @@ class Stack:
 
     @cached_property
     def contexts(self) -> list[ClientContext]:
-        """What each piece sees."""
+        """The context of each piece."""
         return [self._open(piece) for piece in self.job.pieces]
 
     def full_gradient(self) -> tuple[ReplyBatch, ClientState]:

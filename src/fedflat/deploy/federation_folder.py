@@ -131,7 +131,7 @@ class Participant:
 
     @property
     def url(self) -> str:
-        """Where the server is."""
+        """The address of the server."""
         return f"grpc://{self.host}:{self.port}"
 
     def write_credentials(self, folder: Path) -> dict[str, str]:

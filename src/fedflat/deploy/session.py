@@ -244,7 +244,8 @@ class Session:
         return self.online_in[round]
 
     def _free(self) -> list[str]:
-        """Those online who do not work on a request that was given up, in the run's order."""
+        """The clients that are online and do not work on an abandoned request, in the run's
+        order."""
         online = set(self.online())
         return [name for name in self.members if name in online and not self.clients[name].late]
 

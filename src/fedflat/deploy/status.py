@@ -1,4 +1,4 @@
-"""What a server does, in a file that ``fedflat deploy status`` reads."""
+"""The status of a server, in a file that ``fedflat deploy status`` reads."""
 
 from __future__ import annotations
 

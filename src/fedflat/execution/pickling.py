@@ -1,4 +1,4 @@
-"""What goes from process to process, as bytes. Between our own processes only: it is pickle."""
+"""Messages between processes as bytes. They are pickled, so they are for our own processes only."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from fedflat.files import Damaged, digest, full, open_file, own_folder, sync_fol
 
 
 class Place(NamedTuple):
-    """Where a record is, and what it must be."""
+    """The position of a record, and its digest."""
 
     offset: int
     length: int
@@ -99,7 +99,7 @@ class Spill:
         return self._end
 
     def _room(self, length: int) -> int:
-        """Where ``length`` bytes are free: in the narrowest gap, else at the end."""
+        """A position with ``length`` free bytes: in the narrowest gap, else at the end."""
         gap = (
             length
             if length in self._free

@@ -71,7 +71,7 @@ class StackedPool(ClientPool):
         return self._run_group(self.groups.pop(first))
 
     def _run_group(self, alike: list[tuple[Request, ClientData]]) -> Sequence[PoolOutcome]:
-        """Those who train together fail together."""
+        """Train a group; if it fails, all of its clients fail."""
         requests, data = zip(*alike, strict=True)
         try:
             if len(alike) == 1:

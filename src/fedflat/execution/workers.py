@@ -243,7 +243,7 @@ class WorkerPool(RemoteClientPool):
         _send(line, dumps([(request.client, request.state, request.id) for request in part]))
 
     def _answer(self, line: Connection) -> Answer | WorkerDied:
-        """What a worker answers, or why it died; a dead worker is removed."""
+        """The answer of a worker, or the reason of its death; a dead worker is removed."""
         message = None
         with suppress(EOFError, ConnectionResetError):
             message = line.recv_bytes()

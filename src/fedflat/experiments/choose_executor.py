@@ -42,7 +42,7 @@ LOOKED_AT = 10
 
 @dataclass(frozen=True)
 class RunLoad:
-    """What a run asks for, as far as it can be known beforehand."""
+    """The load of a run, as far as it is known before the first request."""
 
     requests: int
     cohort: int

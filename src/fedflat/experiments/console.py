@@ -1,5 +1,5 @@
-"""Telling people how a run goes: one live line on a terminal, the notebook's own display in a
-notebook, plain lines now and then elsewhere."""
+"""Print the progress of runs: one live line on a terminal, the notebook's own display in a
+notebook, and a plain line now and then elsewhere."""
 
 from __future__ import annotations
 

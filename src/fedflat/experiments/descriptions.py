@@ -159,7 +159,7 @@ def _with(spent: Ledger, costs: Sequence[Ledger], fleet: Fleet | None) -> Ledger
 
 
 def _broadcast(setup: RunSetup, describer: Describer, earlier: TrainFirst) -> Broadcast:
-    """What all clients are sent: a fresh model, or a probe trained on the server's own data."""
+    """The broadcast to all clients: a fresh model, or a probe trained on the server's own data."""
     model = setup.job.learner.initial()
     if describer.probe:
         start = Pretrained(rounds=describer.probe, keep=MATCHING)

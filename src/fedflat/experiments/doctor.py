@@ -82,7 +82,7 @@ def examine(
 
 
 def facts(device: str) -> list[str]:
-    """What was examined, and where."""
+    """Lines that name the device, the machine and the versions."""
     kind = torch.device(device).type
     name = torch.cuda.get_device_name(device) if kind == "cuda" else platform.processor() or kind
     return [

@@ -39,7 +39,7 @@ class EvalModels:
     """The client of each test example, by the id of the test set, where ``states`` are known."""
 
     def client_state(self, client: int) -> ClientState:
-        """What a client keeps of the model, if it has trained."""
+        """The part of the model that a client keeps; empty if it has not trained."""
         if self.states is not None:
             return {self.piece.key: dict(self.states[client])}
         found = self.clients.state(client).get(self.piece.key)
@@ -89,7 +89,7 @@ class EvalModels:
         ]
 
     def _rest(self, data: ClientData, unseen: list[int]) -> list[int]:
-        """Those of the remaining examples that can be tested."""
+        """The remaining examples that can be tested."""
         if not self.piece.seen_domains_only or data.domains is None:
             return unseen
         return [place for place in unseen if data.domains.each[place] in self.homes]
@@ -113,7 +113,7 @@ class Routing:
 def eval_models_of(
     job: ClientJob, registry: ClientRegistry, fed: Federation
 ) -> Callable[[ClientStates], EvalModels] | None:
-    """How models are tested where a piece keeps a part of them at clients; None if none does."""
+    """How to test models of which a piece keeps a part at clients; None if no piece does."""
     piece = eval_model_piece(job.pieces)
     if piece is None:
         return None

@@ -33,7 +33,7 @@ from fedflat.settings.groups import AUTO
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionConfig(ExecutionSettings):
-    """Where the computing is done; changes no number beyond the order of floating-point sums."""
+    """The settings of execution. They change results only by the order of floating-point sums."""
 
     def __post_init__(self) -> None:
         refuse_while_importing()
@@ -80,8 +80,10 @@ class ExecutionConfig(ExecutionSettings):
         return [RunLoad.of(setup)] if self.undecided else []
 
     def resolved(self, loads: Sequence[RunLoad], note: PrintLine) -> ExecutionConfig:
-        """The same with an executor chosen for all runs; ``note`` is called with the choice and the
-        reason."""
+        """Return a config with an executor chosen for all runs.
+
+        ``note`` is called with the choice and the reason.
+        """
         if not self.undecided:
             return self
         executor, why = choose(loads)
@@ -166,8 +168,8 @@ def executor_text(executor: Executor) -> dict[str, Any]:
 
 
 def merge_config(saved: Mapping[str, Any], now: Mapping[str, Any]) -> ExecutionConfig:
-    """Where a run was computed, with the values given ``now`` in place of the saved ones, unless
-    they are None."""
+    """Return the saved settings of execution, with the values of ``now`` that are not None in place
+    of theirs."""
     new = {name: value for name, value in now.items() if value is not None}
     if "executor" in new:
         new |= {"workers": 0, "threads": None}

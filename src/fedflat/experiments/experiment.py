@@ -121,7 +121,7 @@ class Experiment(RunSettings):
 
     @property
     def instruction(self) -> Train:
-        """What a round asks of its clients."""
+        """The instruction that a round sends to its clients."""
         return Train(tests=any(evaluation.evaluates for evaluation in self.method.evaluations))
 
     def source(self, device: str) -> Callable[[], Federation]:
@@ -165,8 +165,11 @@ class Experiment(RunSettings):
         )
 
     def cohort_sampler(self) -> ClientSampler:
-        """Who draws the cohorts: of one in a centralised run; a clock may ask more than are waited
-        for."""
+        """The sampler of the cohorts.
+
+        A centralised run has cohorts of one client. With a clock, more clients may be selected than
+        the server waits for.
+        """
         if self.method.pooled:
             return ClientSampler(clients=1)
         return (

@@ -1,5 +1,5 @@
-"""The groups that a run would have, without the run: clients are asked what they are asked before
-round 0, no more."""
+"""The groups that a run would have. Clients are only asked for their descriptions, as before round
+0."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Who is with whom in a run, as soon as it is known; and the same of a data set and a grouping,
-without a run."""
+"""The groups of clients in a run, and those of a data set and a grouping without a run."""
 
 from __future__ import annotations
 
@@ -22,19 +21,19 @@ from fedflat.topologies.population import ClientPopulation
 from fedflat.topologies.topology import Topology
 
 MOST, MEMBERS = 12, 6
-"""How many groups are drawn in text, and how many clients of each."""
+"""Number of groups that are drawn in text, and of clients of each."""
 BARS = " ▁▂▃▄▅▆▇█"
 
 
 def groups_of(topology: Topology, population: ClientPopulation, fed: Federation) -> Grouped | None:
-    """The groups that a run's clients are in, if they are in any."""
+    """The groups of a run's clients; None if there are none."""
     found = topology.groups_of(population)
     by = repr(getattr(topology, "groups", ""))
     return Grouped(by, tuple(found), counts_of(fed)) if found else None
 
 
 def counts_of(fed: Federation) -> tuple[tuple[int, ...], ...] | None:
-    """Examples of each class, client by client, where there are classes and not too many
+    """The number of examples of each class, by client; None without classes or with too many
     clients."""
     if not fed.here or not fed.test.examples.has_classes or fed.population > LARGEST_POPULATION:
         return None
@@ -44,8 +43,8 @@ def counts_of(fed: Federation) -> tuple[tuple[int, ...], ...] | None:
 
 
 def groups_among(spec: DataSpec, grouping: Grouping, seed: int) -> Grouped:
-    """The groups of a data set's clients by their labels, if by anything, as a run with this seed
-    makes them."""
+    """The groups that a run with this seed makes of a data set's clients, by labels or at
+    random."""
     fed = spec.open(seed)
     counts = counts_of(fed)
     assert all(isinstance(one, LabelCounts) for one in grouping.describers)

@@ -1,13 +1,12 @@
-"""Where the weights of a run come from before round 0.
+"""Initializers: the weights of a run before round 0.
 
-    fresh()                                     drawn by the seed, or those of a module that was given
+    fresh()                                     random weights by the seed, or those of a given module
     from_weights("weights.safetensors")         by the module's own names
-    from_run("runs/mine")                       what another run has ended with
-    pretrained(cifar10(), rounds=20)            trained in one place first, beside the run, where it is kept
+    from_run("runs/mine")                       the final model of another run
+    pretrained(cifar10(), rounds=20)            trained first, in a run of its own beside this one
     pretrained(gta5(), rounds=10, styles=True)  on images that look like the clients' (LADD)
 
-A file or a run that has changed meanwhile is noticed: its digest is part of what the run was made
-of.
+run.json stores the digest of the file or model, so a later change of it is detected.
 """
 
 from __future__ import annotations
@@ -41,43 +40,44 @@ if TYPE_CHECKING:
     from fedflat.experiments.experiment import Experiment
 
 First = Callable[["Experiment"], Named]
-"""Makes a run that must come first, or goes on with it; gives the model it ends with, by its
-module's names."""
+"""Trains or resumes a run that must come first; returns its final model, by the names in its
+module."""
 OpenLearner = Callable[["Experiment"], Learner]
 """Prepares a run that must come first, and returns its learner."""
 ALL, MATCHING = KEPT = ("all", "matching")
 
 
 class Initializer(TextSpec, ABC):
-    """A frozen dataclass that names the start of a run."""
+    """Base class of initializers: a frozen dataclass."""
 
     @abstractmethod
     def model(
         self, exp: Experiment, learner: Learner, descriptions: Descriptions, first: First
     ) -> Model:
-        """Parameters and buffers before round 0; ``descriptions`` are those of its `describers`."""
+        """Return parameters and buffers before round 0, given the descriptions of its
+        `describers`."""
 
     @property
     def describers(self) -> tuple[Describer, ...]:
-        """Descriptions that every client must compute first."""
+        """The descriptions that every client must compute first."""
         return ()
 
     def check(self, exp: Experiment, learner: Learner, opened: OpenLearner) -> None:
-        """Refuse beforehand what cannot be begun with."""
+        """Raise an error before round 0 if the run cannot start from these weights."""
 
     def digest(self) -> str:
-        """What identifies its weights, where they come from a file."""
+        """Return the digest of the file that the weights come from; empty if there is none."""
         return ""
 
 
 @dataclass(frozen=True, repr=False)
 class Fresh(Initializer):
-    """Weights drawn by the run's seed; a module that was given in Python keeps its own."""
+    """Random weights by the run's seed; a module that was given in Python keeps its own."""
 
     def model(
         self, exp: Experiment, learner: Learner, descriptions: Descriptions, first: First
     ) -> Model:
-        """As the module is made."""
+        """Return the initial weights of the module."""
         return learner.initial()
 
 
@@ -88,16 +88,16 @@ class LoadedWeights(Initializer):
 
     @abstractmethod
     def weights(self) -> Named:
-        """By the names of the module they are of."""
+        """Return the weights, by the names in their module."""
 
     def check(self, exp: Experiment, learner: Learner, opened: OpenLearner) -> None:
-        """They are read, and must fit."""
+        """Read the weights, and check that they fit the module."""
         fit_weights(self.weights(), learner, self)
 
     def model(
         self, exp: Experiment, learner: Learner, descriptions: Descriptions, first: First
     ) -> Model:
-        """As they were written."""
+        """Return the weights of the file."""
         return fit_weights(self.weights(), learner, self)
 
 
@@ -105,8 +105,8 @@ class LoadedWeights(Initializer):
 class FromWeights(LoadedWeights):
     """Weights of a safetensors file, or of a state dict saved by torch, by the module's own names.
 
-    ``keep="matching"`` takes those of the same name and shape and leaves the others fresh, such as
-    a last layer for another number of classes.
+    ``keep="matching"`` loads weights of the same name and shape and leaves the others random, such
+    as a last layer for another number of classes.
 
     path
         Path of the file.
@@ -119,7 +119,7 @@ class FromWeights(LoadedWeights):
         _check("from_weights", "path", self.path, self.keep)
 
     def weights(self) -> Named:
-        """What is in the file."""
+        """Read the file."""
         content = self._content()
         try:
             return state_dict_in(content) if _is_torch(content) else tensors_in(content)
@@ -130,7 +130,7 @@ class FromWeights(LoadedWeights):
             ) from None
 
     def digest(self) -> str:
-        """That of the file."""
+        """Return the digest of the file."""
         return digest(self._content()).hex()
 
     def _content(self) -> bytes:
@@ -147,8 +147,9 @@ class FromWeights(LoadedWeights):
 
 @dataclass(frozen=True, repr=False)
 class FromRun(LoadedWeights):
-    """What a run has ended with: the model it reports, or another one of its models by name;
-    ``keep`` as in a file.
+    """The final model of a run: the one that it reports, or another one by name.
+
+    ``keep`` is that of `FromWeights`.
 
     folder
         The run folder.
@@ -164,12 +165,12 @@ class FromRun(LoadedWeights):
         _check("from_run", "folder", self.folder, self.keep)
 
     def weights(self) -> Named:
-        """What the run reports."""
+        """Read the model of the run."""
         end, name = self._found()
         return read_model(Path(self.folder), end, name)
 
     def digest(self) -> str:
-        """That of the model's file."""
+        """Return the digest of the model's file."""
         end, name = self._found()
         return end.models[name].digest
 
@@ -186,12 +187,12 @@ class FromRun(LoadedWeights):
 
 @dataclass(frozen=True, repr=False)
 class Pretrained(Initializer):
-    """Weights trained in one place first: ``rounds`` rounds of training on all that ``on``, or the
-    server itself, holds.
+    """Weights from centralised training first: ``rounds`` rounds on all examples of ``on``, or of
+    the server's data.
 
     Training uses the settings of the run, except for those given here. With ``styles`` every image
-    is trained on in the style of a client, drawn anew each time: ``True`` or a ``mean_style(...)``,
-    which every client is then asked for. It is a run of its own in the folder ``start`` of the run
+    gets the style of a client that is drawn anew each time: ``True`` or a ``mean_style(...)``,
+    which every client then computes. It is a run of its own in the folder ``start`` of the run
     folder: it can be stopped, resumed and analysed.
 
     lr, batch_size
@@ -230,7 +231,7 @@ class Pretrained(Initializer):
     def model(
         self, exp: Experiment, learner: Learner, descriptions: Descriptions, first: First
     ) -> Model:
-        """What the run before has ended with."""
+        """Train or resume the first run, and return its final model."""
         before = self.experiment(exp)
         for style in self.describers:
             before = replace(
@@ -241,18 +242,18 @@ class Pretrained(Initializer):
 
     @property
     def describers(self) -> tuple[MeanStyle, ...]:
-        """Their styles, if they are wanted."""
+        """The clients' styles, if ``styles`` is set."""
         if isinstance(self.styles, MeanStyle):
             return (self.styles,)
         return (MeanStyle(),) if self.styles else ()
 
     def check(self, exp: Experiment, learner: Learner, opened: OpenLearner) -> None:
-        """The run that comes first is made ready, and its module must fit."""
+        """Prepare the first run, and check that its module fits."""
         fresh = opened(self.experiment(exp)).copy()
         fit_weights(fresh.state_dict_of(fresh.model()), learner, self)
 
     def experiment(self, exp: Experiment) -> Experiment:
-        """The run that comes first."""
+        """The experiment of the first run."""
         on = self.on or exp.server_data
         if on is None:
             raise SettingError(
@@ -281,8 +282,10 @@ class Pretrained(Initializer):
 
 
 def fit_weights(named: Named, learner: Learner, start: LoadedWeights | Pretrained) -> Model:
-    """The named weights as a model of this run's module; where they do not fit, fresh ones if
-    ``keep`` allows."""
+    """Return the named weights as a model of this run's module.
+
+    With ``keep="matching"`` weights that do not fit stay random.
+    """
     fresh = learner.copy()
     ours = fresh.state_dict_of(fresh.model())
     alike = {
@@ -312,7 +315,7 @@ def _is_torch(content: bytes) -> bool:
 
 
 def state_dict_in(content: bytes) -> Named:
-    """The tensors of a state dict saved by torch; nothing else in the file is executed."""
+    """Return the tensors of a state dict saved by torch, without executing code of the file."""
     try:
         found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # zipfile, pickle and torch raise many types

@@ -34,7 +34,7 @@ def in_notebook() -> bool:
 
 
 class NotebookDisplay:
-    """What a notebook shows, as HTML and as plain text; `update` replaces it."""
+    """An output of a notebook, as HTML and as plain text; `update` replaces it."""
 
     def __init__(self, html: Callable[[], str], text: Callable[[], str]) -> None:
         self._repr_html_ = html

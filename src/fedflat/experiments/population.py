@@ -21,7 +21,7 @@ from fedflat.topologies.population import ClientPopulation
 
 
 def open_registry(fed: Federation) -> ClientRegistry:
-    """What the server knows of the clients of a federation."""
+    """Open the client registry of a federation."""
     return ClientRegistry(
         fed.population,
         fed.size,

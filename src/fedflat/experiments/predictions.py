@@ -62,7 +62,7 @@ class Predictions(list[ExamplePrediction]):
         ]
 
     def frame(self) -> Any:
-        """The same as a pandas DataFrame, with a column for each class."""
+        """The predictions as a pandas DataFrame, with a column for each class."""
         pandas: Any = import_module("pandas")
         return pandas.DataFrame(
             [row | dict(one.shares) for row, one in zip(self.rows(), self, strict=True)]

@@ -127,14 +127,16 @@ def sentence(progress: Progress, headline: Headline = ACCURACY) -> str:
 
 
 def fitted(progress: Progress, which: RunLabel, width: int) -> str:
-    """The same and which run it is in one line: what there is room for, round and time left first,
-    no broken word."""
+    """The progress and the name of the run in one line of at most ``width`` letters.
+
+    Round and time left come first; no word is broken.
+    """
     lines = list(_lines(ProgressParts.of(progress, which.headline), which))
     return next((line for line in lines if len(line) <= width), lines[-1])
 
 
 def _lines(parts: ProgressParts, which: RunLabel) -> Iterator[str]:
-    """What there is room for, from the best to the least."""
+    """Possible lines, from the longest to the shortest."""
     count = f"[{which.place}/{which.total}]" if which.total > 1 else ""
     names, (score, short, bare), (left, least) = list(which.names()), parts.score, parts.left
     for name in names:

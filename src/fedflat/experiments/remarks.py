@@ -1,4 +1,4 @@
-"""What a user should know of a run before its first round, and of its partition."""
+"""Remarks for the user about a run before its first round, and about its partition."""
 
 from __future__ import annotations
 

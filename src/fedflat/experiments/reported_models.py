@@ -57,7 +57,7 @@ class ReportedModels:
 
 
 def run_info(setup: RunSetup) -> RunInfo:
-    """What averages know of a run."""
+    """The facts of a run that averages use."""
     return RunInfo(setup.exp.rounds, setup.registry.population, setup.job.learner.flat.layout)
 
 

@@ -81,7 +81,7 @@ def _evaluation(setup: RunSetup, forward: ForwardCost) -> float:
 
 
 def tested(count: int, exp: Experiment) -> int:
-    """How many of the examples of a test set a run is evaluated on."""
+    """The number of examples of a test set that a run is evaluated on."""
     return min(count, exp.evaluate.examples or count)
 
 

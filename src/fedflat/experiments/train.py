@@ -150,7 +150,7 @@ def train(
 
 @dataclass
 class RoundOutcome:
-    """What a round has made; the state of the run is unchanged until `commit`."""
+    """The result of a round; the state of the run is unchanged until `commit`."""
 
     round: int
     started: float
@@ -170,7 +170,7 @@ class RoundOutcome:
 
 @dataclass(frozen=True)
 class EarlyEnd:
-    """What may end a run before its last round: a patience, and functions of the user."""
+    """Early stopping: by a patience, or by functions of the user."""
 
     setup: RunSetup
     selection: ModelSelection
@@ -420,7 +420,7 @@ def initial_state(
 
 
 def _with_tests(info: RunInfo, evaluator: Evaluator | None, name: str) -> RunInfo:
-    """What an observer knows before round 0, with tests at clients if there are some."""
+    """The state of an observer before round 0, with tests at clients if there are some."""
     tests = evaluator.client_tests(0, name) if evaluator else None
     if tests is None or evaluator is None:
         return info

@@ -1,4 +1,4 @@
-"""What a number of a table can be, besides a score of the run.
+"""Measures that a number of a table can be, besides a score of the run.
 
 rounds, cost, speedup             what it took to reach a target score
 lambda_1, ratio, trace            curvature of the model that the cell reports

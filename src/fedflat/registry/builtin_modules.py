@@ -1,4 +1,4 @@
-"""Where fedflat registers its own names: in a module, or in all modules of a package, found by
+"""The modules that register fedflat's own names: a module, or all modules of a package, found by
 being there."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What to write instead, for texts that are often written by mistake."""
+"""Hints for texts that are often written by mistake."""
 
 from __future__ import annotations
 

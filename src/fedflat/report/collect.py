@@ -48,9 +48,9 @@ from fedflat.version import __version__
 
 Document = dict[str, Any]
 SEEN = 200
-"""Clients, and groups of them, whose labels are drawn."""
+"""Most clients, and most groups, whose labels are drawn."""
 _SCORES = ("loss", "train_loss", "personal", "clients")
-"""What is drawn besides the headline."""
+"""Scores that are drawn besides the headline."""
 
 
 LONGEST_TITLE = 70
@@ -63,7 +63,7 @@ def collect(
     target: float | str | None = None,
     labels: Labels | None = None,
 ) -> Document:
-    """What these runs and studies hold.
+    """Collect the content of the page from runs and studies.
 
     ``target`` is the headline to reach, as a number or as text. None: that of the study; without
     one, what the first method of a section reaches. ``labels`` are names for methods.
@@ -207,7 +207,7 @@ def _data_of(scenario: Scenario) -> str:
 
 
 def _going(results: Sequence[Result]) -> str:
-    """What is not finished, or did not end well."""
+    """Sentences about runs that are not finished or did not end well."""
     sentences = []
     going = sum(result.status == "running" for result in results)
     if going and len(results) == 1:
@@ -262,7 +262,7 @@ def _method(
 
 
 def _named(one: RunName) -> Document:
-    """What a method is called in a table with columns for settings."""
+    """The name of a method in a table with columns for settings."""
     return {"short": one.short, "text": one.method, "columns": one.columns}
 
 
@@ -352,7 +352,7 @@ def _analyses(
 
 
 def _distinct(found: Sequence[Document], what: str) -> list[Document]:
-    """What is of the clients' data once: methods with one seed share it."""
+    """Drop repeated descriptions of the clients' data: methods with one seed share them."""
     distinct: dict[str, Document] = {}
     for one in found:
         key = json.dumps([one["section"], one["seed"], one[what]])
@@ -387,8 +387,7 @@ def _groups(
     methods: Sequence[str],
     sections: Sequence[str],
 ) -> list[Document]:
-    """Who is with whom, and the labels of the first clients, group by group, and of the first
-    groups."""
+    """The groups of clients, with the labels of the first clients and groups."""
     found = []
     for run, place, section in zip(runs, places, sections, strict=True):
         if run.groups is None:

@@ -112,7 +112,7 @@ def plain(text: str) -> str:
 
 
 def in_lines(text: str, letters: int) -> str:
-    """The same in lines of at most so many letters."""
+    """The text in lines of at most so many letters."""
     return plain("\n".join(wrap(text, letters)))
 
 

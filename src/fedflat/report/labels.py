@@ -1,5 +1,4 @@
-"""What the models of planes and lines are called: by their methods, not by the folders they lie
-in."""
+"""Labels for the models of planes and lines: their methods, not their folders."""
 
 from __future__ import annotations
 

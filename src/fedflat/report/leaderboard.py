@@ -70,12 +70,14 @@ class Leaderboard:
 
     @property
     def kinds(self) -> list[Kind]:
-        """Its methods."""
+        """The methods of the section."""
         return [(summary.method, self.scenario, self.headline) for summary in self.summaries]
 
     def as_json(self, kinds: Sequence[Kind], among: Sequence[Leaderboard]) -> dict[str, Any]:
-        """What the page shows; ``kinds`` are all methods in the order of the page, ``among`` all
-        sections."""
+        """The section as the page shows it.
+
+        ``kinds`` are all methods in the order of the page, ``among`` all sections.
+        """
         ahead = leader(self.standings)
         return {
             "title": self.title(among),

@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class ReportRun:
-    """What the report uses of a run folder."""
+    """The content of a run folder that the report uses."""
 
     folder: Path
     record: RunRecord

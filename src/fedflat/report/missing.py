@@ -1,4 +1,4 @@
-"""What was not measured of the runs on a page, and how to measure it."""
+"""The analyses that are missing for the runs on a page, and the command that makes them."""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ def _scripts() -> list[str]:
 
 
 def document(collected: Document, live: bool = False) -> str:
-    """What was collected as a page; a live one asks ``data.json`` beside it for news."""
+    """Return the collected document as a page; a live page asks ``data.json`` beside it for
+    news."""
     return one_page(
         collected["title"],
         _BODY.format(text=html.escape(collected["text"])),

@@ -1,4 +1,4 @@
-"""How a run was made: its settings as they are typed, and the command that repeats it."""
+"""The command that repeats a run, and its settings as options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OMITTED = {one.name: one.omitted_value for one in (*OF_A_RUN, *MACHINE) if one.
 
 
 def not_default(found: dict[str, Any]) -> dict[str, Any]:
-    """Those settings that differ from what happens when they are not typed."""
+    """The settings that differ from their defaults."""
     found = {
         name: value
         for name, value in found.items()

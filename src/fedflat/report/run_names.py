@@ -1,4 +1,4 @@
-"""What runs are called on a page: by their methods, and by the settings that set them apart."""
+"""Names of runs on a page: the method, and the settings in which runs differ."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Scale:
 
 
 def project(x: float, y: float, z: float) -> Point:
-    """Where a point of the box is drawn; x and y go from -1 to 1, z from 0 to 1."""
+    """The position in the drawing of a point of the box; x and y go from -1 to 1, z from 0 to 1."""
     return x * COS - y * SIN, RISE * z * UP + (x * SIN + y * COS) * FLAT
 
 

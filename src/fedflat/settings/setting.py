@@ -86,7 +86,7 @@ class Setting:
 
     @property
     def kind(self) -> str:
-        """Its type, without None."""
+        """The type without None."""
         return self.type.removesuffix(" | None")
 
     @property
@@ -96,12 +96,12 @@ class Setting:
 
     @property
     def python_default(self) -> Any:
-        """Its default in Python."""
+        """The default in Python."""
         return None if self.about.default_text else self.default
 
     @property
     def annotation(self) -> str:
-        """Its type in Python, including texts and None where they are accepted."""
+        """The type in Python, including texts and None where they are accepted."""
         texts = (
             " | str" if self.about.text or self.about.registered or self.kind == "Scalar" else ""
         )
@@ -116,7 +116,7 @@ class Setting:
 
     @property
     def described(self) -> str:
-        """Its help, with the allowed values and the default."""
+        """The help, with the allowed values and the default."""
         *most, last = self.about.allowed or ("",)
         help = self.about.help
         if most and not all(f"`{word}`" in help for word in self.about.allowed):
@@ -130,7 +130,7 @@ class Setting:
 
     @property
     def option(self) -> str:
-        """Its option on the command line."""
+        """The option on the command line."""
         return "--" + self.name.replace("_", "-")
 
 

@@ -51,7 +51,7 @@ class Search:
     seed: int
 
     def as_json(self) -> dict[str, Any]:
-        """Its fields."""
+        """The fields as JSON values."""
         return {**vars(self), "settings": _texts(self.settings)}
 
     def evaluated(self, every: int, last: int) -> Search:

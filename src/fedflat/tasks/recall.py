@@ -19,7 +19,7 @@ WITHOUT = "without_positive"
 
 @dataclass(frozen=True)
 class Retrieved:
-    """What each query found."""
+    """The images that each query retrieves."""
 
     order: Tensor
     """Positions of the nearest images in the gallery, nearest first, ``(Q, N)``."""

@@ -69,7 +69,7 @@ def error(count: int) -> float:
 
 
 def text(profile: Profile) -> str:
-    """Where the time went: categories with seconds, shares and seconds a round, and how far to
+    """A table of the time: categories with seconds, shares and seconds a round, and how far to
     believe them."""
     heads = ["category", "seconds", "share %", "s a round"]
     columns = [profile.categories]

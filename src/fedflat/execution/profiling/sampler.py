@@ -49,7 +49,7 @@ class SampleCount(NamedTuple):
 
 @dataclass(frozen=True)
 class Samples:
-    """What a sampler saw; picklable."""
+    """The samples of a sampler; picklable."""
 
     stacks: dict[Stack, SampleCount]
     cost: float
@@ -95,7 +95,7 @@ class StackSampler:
         self._thread.join()
 
     def samples(self) -> Samples:
-        """What was seen, once it is left."""
+        """The samples, after the context is left."""
         stacks: dict[Stack, SampleCount] = {}
         for codes, count in self._counts.items():
             stack = tuple(self._known[code][1] for code in reversed(codes))

@@ -175,7 +175,7 @@ class RayPool(RemoteClientPool):
         return done
 
     def _wait(self, refs: list[Any]) -> list[Any]:
-        """Those that are ready, after some time at the latest."""
+        """The tasks that are ready after at most some time."""
         if not refs:
             time.sleep(POLL / 10)
             return []

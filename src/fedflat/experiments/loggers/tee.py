@@ -1,4 +1,4 @@
-"""A run book that also sends its rows to loggers."""
+"""A run folder that also sends its rows to loggers."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ class LoggedRunFolder(RunFolder):
         return run
 
     def before(self, setup: RunSetup, place: str = FIRST) -> RunFolder:
-        """As the book does; loggers are not used for it."""
+        """Open the folder of a run that comes first, without loggers."""
         return self.run_folder.before(setup, place)
 
     def write_groups(self, groups: Grouped | None) -> None:
-        """As the book does."""
+        """Write the groups to the run folder."""
         self.run_folder.write_groups(groups)
 
     def description_store(self) -> DescriptionStore:
-        """As the book does."""
+        """Open the description store of the run folder."""
         return self.run_folder.description_store()
 
     def write(self, row: Row) -> None:
@@ -91,21 +91,21 @@ class LoggedRunFolder(RunFolder):
         self._call(lambda logger: logger.row(row["round"], numbers(row)))
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
-        """As the book does."""
+        """Write a checkpoint to the run folder."""
         self.run_folder.checkpoint(run, force=force)
 
     def change_execution(self, execution: Mapping[str, Any]) -> None:
-        """As the run folder does."""
+        """Record other settings of execution in the run folder."""
         self.run_folder.change_execution(execution)
 
     def finish(self, status: str, models: Mapping[str, Named]) -> None:
-        """Finish the book and the loggers."""
+        """Finish the run folder and the loggers."""
         self.run_folder.finish(status, models)
         self.status = status
         self._end(status)
 
     def close(self) -> None:
-        """Close the book. The loggers of an unfinished run end with the status "stopped"."""
+        """Close the run folder. The loggers of an unfinished run end with the status "stopped"."""
         self._end("stopped")
         self.run_folder.close()
 

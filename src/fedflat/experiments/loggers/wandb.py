@@ -58,7 +58,7 @@ class Wandb(Logger):
 
 
 def _id(record: RunRecord) -> str:
-    """The same whenever a run is resumed, another for every other run."""
+    """An id that a resumed run keeps and no other run has."""
     return blake2b(
         repr((record.made, settings(record.experiment))).encode(), digest_size=6
     ).hexdigest()

@@ -78,7 +78,7 @@ class ClientLambda(Metric):
             )
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
-        """What was measured."""
+        """The values by client."""
         return {self.key: s.scratch[self.key]} if self.key in s.scratch else {}
 
 

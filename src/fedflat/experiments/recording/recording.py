@@ -70,7 +70,7 @@ class Recorder(RunCallback):
         return cls(setup, metrics, print_line)
 
     def costs(self) -> list[str]:
-        """What each metric costs."""
+        """A sentence about the cost of each metric."""
         return [f"recording {metric.key}: {metric.cost(self.setup)}" for metric in self.metrics]
 
     @property

@@ -32,7 +32,7 @@ def read_labels(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _halves(text: str) -> tuple[str, str]:
-    """What is left and right of the first ``=`` outside parentheses."""
+    """The parts before and after the first ``=`` outside parentheses."""
     depth = 0
     for place, sign in enumerate(text):
         depth += (sign == "(") - (sign == ")")

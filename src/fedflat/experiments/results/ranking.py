@@ -59,7 +59,7 @@ class RankedRun:
 
     @property
     def counted(self) -> str:
-        """How many seeds there are, in words."""
+        """The number of seeds in words."""
         return "1 seed" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds"
 
     def ahead_of(self, other: RankedRun) -> bool:
@@ -104,7 +104,7 @@ def least_difference(one: Estimate, other: Estimate) -> float:
 
 
 def _welch(*spreads: tuple[float, int]) -> float:
-    """The same from standard deviations and counts."""
+    """Welch's t-test from means, standard deviations and counts."""
     from scipy.special import stdtrit  # type: ignore[import-untyped]
 
     parts = [spread * spread / count for spread, count in spreads]

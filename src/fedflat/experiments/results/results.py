@@ -391,14 +391,15 @@ class Results(list[Result]):
 
     @property
     def headline(self) -> Headline | None:
-        """The headline score of all; None if they have different ones, or there are
-        none."""
+        """The headline score that all have in common, or None."""
         found = {result.headline for result in self}
         return found.pop() if len(found) == 1 else None
 
     def target_of_first(self) -> float | None:
-        """What the first of several methods came to, for the others to reach; None if that makes no
-        sense, as for several settings of a method."""
+        """The final score of the first of several methods, as a target for the others.
+
+        None if it is no useful target, as for several settings of one method.
+        """
         if any(result.tried > 1 for result in self):
             return None
         if any(differences([(result.method, result.settings) for result in self])):

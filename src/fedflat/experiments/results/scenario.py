@@ -1,5 +1,5 @@
-"""What runs must share to be compared: the data set, its partition over clients, the task, and the
-number of test examples, if not all are used."""
+"""Scenarios: runs are compared if they share the data set, its partition over clients, the task,
+and the number of test examples."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Scenario:
 
     @property
     def info(self) -> DataInfo | None:
-        """What is known about the data; None if they were given in Python, or if this version
-        cannot read their text."""
+        """The description of the data; None if they were given in Python, or if this version cannot
+        read their text."""
         return self.recorded_info or (data_info(self.on) if self.on else None)
 
     @property
@@ -55,7 +55,7 @@ class Scenario:
 
     @property
     def tested_on(self) -> str:
-        """What models are evaluated on, in words.
+        """The examples that models are evaluated on, in words.
 
         >>> Scenario().tested_on, Scenario(examples=1000).tested_on
         ('the test set', '1,000 random examples of the test set')
@@ -80,7 +80,7 @@ class Scenario:
 
     @property
     def partition(self) -> str:
-        """How the data are divided among the clients, and among how many.
+        """The partition and the number of clients, in words.
 
         >>> Scenario("digits(lda(0), clients=10)").partition, Scenario("digits()").partition
         ('lda(0), 10 clients', 'iid(), 100 clients')

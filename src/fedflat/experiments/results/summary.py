@@ -192,7 +192,7 @@ def spread(values: Sequence[float]) -> float:
 
 
 def drops(runs: Sequence[Result], among: Sequence[Result]) -> list[float]:
-    """How much worse each run is than the same run without its attack; empty if one has none.
+    """The loss of score of each run against the same run without its attack; empty if one has none.
 
     Worse is positive, whichever direction is better.
     """

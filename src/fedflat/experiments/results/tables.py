@@ -183,7 +183,7 @@ def _chosen(headline: Headline) -> Column:
 
 
 def _costs(headline: Headline, target: float | None, timed: bool) -> list[Column]:
-    """What a run took: to the target, and in all."""
+    """The cost of a run: up to the target, and in all."""
     found = []
     if target is not None:
         goal = headline.goal(target)
@@ -263,7 +263,7 @@ def _one(
 
 
 def _foot(summaries: Sequence[Summary], keys: set[str], last: int) -> str:
-    """What the columns are."""
+    """The explanation of the columns."""
     headline, tests = summaries[0].headline, _tests(summaries)
     which = (
         CHOSEN

@@ -30,7 +30,7 @@ def selects_by_validation(select_by: str | None, patience: int | None) -> bool:
 
 @dataclass(frozen=True)
 class ExperimentInfo:
-    """What reports say about the method and the data of an experiment."""
+    """The description of an experiment's method and data, for reports."""
 
     method: MethodInfo
     data: DataInfo | None
@@ -161,7 +161,8 @@ class ExperimentTexts:
         return [name for name, text in given.items() if text is None]
 
     def info(self) -> ExperimentInfo:
-        """What the texts mean in this version. Methods and data sets are imported to read them."""
+        """The description by this version, which imports methods and data sets to read the
+        texts."""
         return ExperimentInfo(method_info(self.method), data_info(self.on) if self.on else None)
 
     @property

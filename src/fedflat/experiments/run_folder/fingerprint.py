@@ -58,7 +58,7 @@ def origin_of(setup: RunSetup) -> Origin:
 
 
 def preparation_of(fed: Federation) -> Preparation | None:
-    """How the inputs of test examples are normalized; None if they do not say."""
+    """The normalization of the test examples' inputs; None if it is unknown."""
     examples = fed.test.examples
     if isinstance(examples, OnDisk | Scenes) and len(fed.test):
         examples = examples.raw(torch.tensor([0]))

@@ -1,4 +1,4 @@
-"""What a model takes and gives: shapes, normalization, and the names of columns and classes."""
+"""Model cards: the inputs and outputs of a model, normalization, names of columns and classes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NamedInput:
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What a model takes and gives.
+    """The inputs and outputs of a model.
 
     inputs
         Its inputs, without the dimension of the batch.
@@ -137,7 +137,7 @@ class ModelCard:
         return found
 
     def normalization(self) -> str:
-        """Where inputs are normalized, and how, in words."""
+        """The normalization of inputs, in words."""
         known = self.prepared
         if known is None:
             return "outside: not recorded"

@@ -59,7 +59,7 @@ class ModelInput:
 
 @dataclass(frozen=True)
 class Preparation:
-    """How stored inputs become inputs of the module."""
+    """The normalization of stored inputs to inputs of the module."""
 
     bytes: bool
     """Whether they are bytes, which are divided by 255."""
@@ -74,7 +74,7 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a run was made of besides its texts. None: not recorded."""
+    """The origin of a run besides its texts: digests, versions. None: not recorded."""
 
     data: str | None = None
     """The digest of the training and test data."""
@@ -267,7 +267,7 @@ class RunRecord:
 
     @property
     def info(self) -> ExperimentInfo:
-        """What reports say about the method and the data, recorded or read from the texts."""
+        """The description of the method and the data, recorded or read from the texts."""
         return self.recorded_info or self.experiment.info()
 
     def ended(self, status: str, end: RunEnd) -> RunRecord:
@@ -384,7 +384,7 @@ def same_version(folder: Path, version: str) -> None:
 
 
 def machine() -> dict[str, str | int | None]:
-    """What the numbers are computed on."""
+    """The machine and the versions that compute the numbers."""
     return {
         "python": platform.python_version(),
         "torch": metadata.version("torch"),

@@ -31,11 +31,11 @@ class Planned(Protocol):
 
     @property
     def folder(self) -> str:
-        """Its folder."""
+        """The folder of the run."""
 
 
 class Plan(Protocol):
-    """What is to be run: the folder of all runs, and where each stops."""
+    """The runs to make: the folder of all runs, and the last round of each."""
 
     @property
     def folder(self) -> Path:

@@ -24,7 +24,7 @@ class TableLine:
 
     @property
     def headline(self) -> Headline:
-        """What its number is."""
+        """The score that its number is."""
         return self.status.entry.shown
 
     @property

@@ -1,4 +1,4 @@
-"""Where the runs and studies in a folder are, and what changes when one of them has news."""
+"""Find the runs and studies in a folder, and detect changes in them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class News:
         self._tag = ""
 
     def now(self, path: str) -> tuple[str, bytes]:
-        """What is shown at ``path``, and a tag that changes with it."""
+        """The content at ``path``, and a tag that changes with it."""
         with self._lock:
             found, stamps = look(self.folder)
             if stamps != self._stamps:
@@ -82,7 +82,7 @@ class LiveServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """What to type into a browser."""
+        """The address to type into a browser."""
         return f"http://127.0.0.1:{self.server_port}/"
 
     def server_bind(self) -> None:
@@ -108,7 +108,7 @@ class PageHandler(BaseHTTPRequestHandler):
         self._answer(with_body=True)
 
     def do_HEAD(self) -> None:
-        """The same without its body."""
+        """Answer with the headers of a GET request."""
         self._answer(with_body=False)
 
     def _answer(self, *, with_body: bool) -> None:

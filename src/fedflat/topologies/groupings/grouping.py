@@ -40,7 +40,7 @@ class Grouping(TextSpec, ABC):
 
     @property
     def owner(self) -> str:
-        """Its name, for messages."""
+        """The name of the grouping in messages."""
         return repr(self).partition("(")[0]
 
     @property
