@@ -77,7 +77,7 @@ class Round(NamedTuple):
 
 @dataclass
 class Recorder(RunFolder):
-    """A book that keeps a snapshot after every round."""
+    """A run folder that keeps a snapshot after every round."""
 
     runs: list[Round] = field(default_factory=list)
     learnt: list[dict[int, Any]] = field(default_factory=list)

@@ -301,8 +301,8 @@ def experiment(method: Method) -> Experiment:
 
 @dataclass
 class RecordingPool:
-    """Visits here, keeps every letter with its reply and memory, and counts the gradients of each
-    request."""
+    """Runs clients in this process, keeps every request with its reply and state, and counts the
+    gradients of each request."""
 
     received: list[tuple[Request, Reply, ClientState]] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
@@ -359,8 +359,7 @@ def test_the_table_has_a_row_for_every_method() -> None:
 
 @pytest.mark.parametrize("entry", OURS, ids=lambda entry: entry.name)
 def test_arguments(entry: RegisteredName) -> None:
-    """Each argument has a name to be said by, a type and a default that changes nothing when
-    said."""
+    """Each argument has a name, a type, and a default that changes nothing when it is given."""
     assert entry.summary.endswith(".")
     for name, parameter in entry.signature.parameters.items():
         assert parameter.annotation is not parameter.empty
@@ -569,7 +568,7 @@ def _declared_cost(setup: RunSetup, run_folder: Costs, pool: RecordingPool) -> N
 
 
 def _bank(method: Method) -> int:
-    """Bytes of the styles of 34 images of 8x8 pixels, which all clients are told before the first
+    """Bytes of the styles of 34 images of 8x8 pixels, which all clients are sent before the first
     round."""
     numbers = 0
     for piece in method.client:

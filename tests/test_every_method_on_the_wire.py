@@ -29,7 +29,7 @@ from test_every_method import EVERY, experiment, method_of
 
 @dataclass(frozen=True, repr=False)
 class NormalisedMlp(ModelSpec):
-    """A small network with batch normalisation, that can be said in text."""
+    """A small network with batch normalisation, that can be given as text."""
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         return nn.Sequential(
@@ -39,7 +39,7 @@ class NormalisedMlp(ModelSpec):
 
 @dataclass(frozen=True, repr=False)
 class CommonTable(DataSpec):
-    """The data of a row of the common table, that can be said in text."""
+    """The data of a row of the common table, that can be given as text."""
 
     row: str
 
@@ -49,7 +49,7 @@ class CommonTable(DataSpec):
 
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
-    """Both can be said while a test here runs, and nowhere else."""
+    """Both names are registered only while a test here runs."""
     made = {"normalised_mlp": ("model", NormalisedMlp), "common_table": ("data set", CommonTable)}
     for name, (kind, cls) in made.items():
         register(kind, name)(cls)
@@ -59,7 +59,7 @@ def _registered() -> Iterator[None]:
 
 
 def experiment_of(text: str) -> Experiment:
-    """A row of the table on data and with a model that can be said."""
+    """A row of the table on data and with a model that can be given as text."""
     exp = experiment(method_of(text))
     model = exp.model if isinstance(exp.model, ModelSpec) else NormalisedMlp()
     return replace(exp, on=CommonTable(text), model=model, rounds=2)

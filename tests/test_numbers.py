@@ -182,12 +182,12 @@ def test_a_replay_file_nested_deep(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_method_defined_again_takes_the_place_of_the_first_but_not_of_ours() -> None:
     def define(rho: float) -> None:
         @method
-        def twice_said() -> ff.Method:
+        def twice_registered() -> ff.Method:
             return ff.fedsam(rho=rho)
 
     define(0.1)
     define(0.2)
-    assert parse("twice_said()", "method") == ff.fedsam(rho=0.2)
+    assert parse("twice_registered()", "method") == ff.fedsam(rho=0.2)
     with pytest.raises(
         FedflatError, match=r"'fedsam' is the name of a method already, in fedflat\.methods"
     ):

@@ -245,7 +245,7 @@ def test_a_damaged_model_is_reported(study: Path, tmp_path: Path) -> None:
         assert (folder / "final.safetensors").read_bytes() == whole
 
 
-def test_a_shelf_does_not_believe_everything(tmp_path: Path) -> None:
+def test_the_analysis_store_refuses_damaged_results(tmp_path: Path) -> None:
     store, found = AnalysisStore(tmp_path / "analysis", "mine"), {"x": [1.0], "y": [1.0]}
     path = store.save("surface", {"a": 1}, found, 0.5)
     assert store.result("surface", {"a": 1}) == found

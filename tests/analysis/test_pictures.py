@@ -208,8 +208,7 @@ def test_styles_of_constant_images_are_one_cluster() -> None:
 def test_styles_are_in_the_clusters_that_the_run_has_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """LADD's: two, by night and by day, where four would be tried without; drawn with what clients
-    have told."""
+    """LADD's clusters: two, by night and by day, where four would be found without the run."""
     on = (
         "street(towns=1, weather='sun,night', view='car', unseen_weather='', unseen_towns=0, clients=6, examples=10, "
         "width=32, height=16, tests=4)"

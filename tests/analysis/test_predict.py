@@ -192,8 +192,8 @@ def test_classes_of_a_folder_go_by_their_names(
 def test_one_bad_picture_does_not_end_the_others(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Palettes and greys are colours; 16 bits and files cut short are said; what was written is not
-    looked at again."""
+    """Palettes and greys are colours; 16 bits and truncated files are reported; what was written is
+    not looked at again."""
     pixels = photo(tmp_path / "good.png")
     Image.open(tmp_path / "good.png").quantize(16).save(tmp_path / "places.png")
     Image.open(tmp_path / "good.png").convert("L").save(tmp_path / "grey.png")
@@ -368,7 +368,7 @@ def apart(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_image_of_no_client_is_normalised_by_its_own_statistics(tmp_path: Path) -> None:
-    """Where clients keep their statistics, a picture is of a domain that nobody has seen."""
+    """Where clients keep their statistics, a picture is of a domain that no client has seen."""
     out = tmp_path / "run"
     fedflat.run(
         "fedavg + silobn", on=ON, model="bisenetv2(width=0.125)", batch_size=3, out=out, **QUICK

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "segmentation.py"
-SAID = "small_unet(width=4), 6,479 parameters, batches of 2 crops of 16x32, files of 64x128"
+SETUP = "small_unet(width=4), 6,479 parameters, batches of 2 crops of 16x32, files of 64x128"
 
 
 @pytest.mark.slow
@@ -31,13 +31,13 @@ def test_it_says_ratios_and_memory() -> None:
         [sys.executable, str(SCRIPT), *words], capture_output=True, text=True, check=True
     )
     assert [line.split("  ")[0] for line in done.stdout.splitlines()] == [
-        f"request: {SAID}",
+        f"request: {SETUP}",
         "a request, of the speed of bare PyTorch",
-        f"loader: {SAID}",
+        f"loader: {SETUP}",
         "decoding by itself, of the time of a request",
         "decoded by the pool, of the speed from memory",
         "decoded without the pool, likewise",
-        f"memory: {SAID}",
+        f"memory: {SETUP}",
         "memory of a request, bare",
         "memory of a request, ours",
     ]

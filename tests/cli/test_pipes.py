@@ -47,7 +47,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def without_reader(*words: object, both: bool = True) -> tuple[int, str]:
-    """The exit status of a command whose output, or standard error only, is a pipe that nobody
+    """The exit status of a command whose output, or standard error only, is a pipe that no process
     reads; what it printed elsewhere."""
     ours, theirs = os.pipe()
     os.close(ours)

@@ -424,7 +424,7 @@ def test_who_talks_to_whom(
 
 
 def test_groups_that_turn_out_impossible(capsys: pytest.CaptureFixture[str]) -> None:
-    """What clients have said by then stays."""
+    """Descriptions that clients have sent by then are kept."""
     words = ["fedseq(groups=kmeans(psi='labels', d_min=40, k_max=3))", "--on", "digits(lda(0))"]
     assert main([*RUN, *words]) == 2
     assert "fewer than d_min=40" in capsys.readouterr().err

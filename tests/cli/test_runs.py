@@ -220,7 +220,7 @@ def test_several_seeds(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
-    """The target is the first method's accuracy unless one is said."""
+    """The target is the first method's accuracy unless one is given."""
     assert (
         main(
             [

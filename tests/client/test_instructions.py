@@ -127,7 +127,7 @@ def test_no_module_asks_which_ask_it_is() -> None:
 
 
 def test_anybodys_ask_and_describer() -> None:
-    """Registered outside the package, said as text, done in this process and beside a stack."""
+    """Registered outside the package, given as text, run in this process and beside a stack."""
 
     @register("instruction", "count_of_mine")
     @dataclass(frozen=True, repr=False)

@@ -239,19 +239,19 @@ def test_a_kept_momentum_goes_on_where_it_stopped() -> None:
     learner = Learner(network(), (4,), 3, seed=0, dtype="float64")
     w, state = learner.initial().params, dict[str, dict[str, torch.Tensor]]()
 
-    def letter(t: int, w: torch.Tensor, state: ClientState) -> Request:
+    def request_at(t: int, w: torch.Tensor, state: ClientState) -> Request:
         return Request(0, Broadcast(t, w, torch.zeros(0), 0.1), state)
 
     whole, _ = run_client(
-        ClientJob(learner, one.pieces(keep=False), one, 0), letter(0, w, {}), DATA
+        ClientJob(learner, one.pieces(keep=False), one, 0), request_at(0, w, {}), DATA
     )
     job = ClientJob(learner, two.pieces(keep=True), two, 0)
     for t in range(2):
-        reply, state = run_client(job, letter(t, w, state), DATA)
+        reply, state = run_client(job, request_at(t, w, state), DATA)
         w = w - reply.delta
     torch.testing.assert_close(w, learner.initial().params - whole.delta, rtol=0, atol=1e-14)
     forgetful, none = run_client(
-        replace(job, pieces=two.pieces(keep=False)), letter(1, w, {}), DATA
+        replace(job, pieces=two.pieces(keep=False)), request_at(1, w, {}), DATA
     )
     assert none == {}
     assert not torch.equal(forgetful.delta, reply.delta)

@@ -116,7 +116,7 @@ def test_how_they_lie_in_training(
 
 
 def test_one_channel_goes_on_with_channels_last() -> None:
-    """What follows is told by the strides, which for one channel torch would leave as they are."""
+    """The format is known by the strides, which for one channel torch would leave as they are."""
     assert nn.Conv2d(1, 8, 3)(channels_last(torch.ones(2, 1, 6, 6))).stride() == (128, 1, 32, 8)
 
 

@@ -256,7 +256,7 @@ def test_who_can_share_a_stack() -> None:
     assert len(set(others)) == len(others)
 
 
-def sheaf_of(values: list[float], examples: int = 2) -> ReplyBatch:
+def reply_batch_of(values: list[float], examples: int = 2) -> ReplyBatch:
     delta = torch.tensor(values, dtype=torch.float64).view(-1, 1) * vector(1.0, -2.0)
     extras = {"scaffold": {"dc": 3 * delta}}
     return ReplyBatch(
@@ -268,11 +268,11 @@ numbers = st.lists(st.floats(-5, 5), min_size=1, max_size=5)
 
 
 @given(first=numbers, second=numbers, weighting=st.sampled_from(["sized", "uniform"]))
-def test_a_sheaf_folds_as_its_replies_do(
+def test_a_reply_batch_is_aggregated_as_its_replies(
     first: list[float], second: list[float], weighting: str
 ) -> None:
     broadcast = Broadcast(0, vector(0.0, 0.0), vector(0.0), 0.1)
-    sheaves = [sheaf_of(first), sheaf_of(second, examples=5)]
+    batches = [reply_batch_of(first), reply_batch_of(second, examples=5)]
     lone = Reply(
         9,
         vector(1.0, 1.0),
@@ -282,9 +282,9 @@ def test_a_sheaf_folds_as_its_replies_do(
         {"scaffold": {"dc": vector(0.0, 1.0)}},
         {"loss": 2.0},
     )
-    one = aggregate(broadcast, [*sheaves, lone], population=20, weighting=weighting)
+    one = aggregate(broadcast, [*batches, lone], population=20, weighting=weighting)
     other = aggregate(
-        broadcast, [*sheaves[0], *sheaves[1], lone], population=20, weighting=weighting
+        broadcast, [*batches[0], *batches[1], lone], population=20, weighting=weighting
     )
     assert (one.count, one.steps) == (other.count, pytest.approx(other.steps))
     assert one.loss == pytest.approx(other.loss)
@@ -296,11 +296,11 @@ def test_a_sheaf_folds_as_its_replies_do(
         )
 
 
-def test_a_sheaf_counts_all_its_bytes_and_sees_every_bad_number() -> None:
-    reply_batch = sheaf_of([1.0, 2.0, 3.0])
+def test_a_reply_batch_counts_its_bytes_and_finds_numbers_that_are_not_finite() -> None:
+    reply_batch = reply_batch_of([1.0, 2.0, 3.0])
     assert reply_batch.nbytes == sum(reply.nbytes for reply in reply_batch) == 3 * 8 * (2 + 1 + 2)
     assert reply_batch.finite
-    bad = sheaf_of([1.0, torch.nan, 3.0])
+    bad = reply_batch_of([1.0, torch.nan, 3.0])
     assert not bad.finite
     assert [reply.finite for reply in bad] == [True, False, True]
 

@@ -111,7 +111,7 @@ def test_every_second_image_and_always_the_same(piece: Restyle) -> None:
         assert differs.tolist() == [False, True, False, True]
     assert torch.equal(
         changed.batch(places, torch.float64).inputs, before.inputs
-    )  # as they are, where nobody trains
+    )  # unchanged where no client trains
     assert torch.equal(data.batch(places, torch.float64).inputs, before.inputs)
 
 

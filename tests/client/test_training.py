@@ -288,7 +288,7 @@ class Early(Piece):
 
 @pytest.mark.parametrize("instruction", [Train(), Gradient()], ids=repr)
 def test_a_request_starts_from_the_buffers_it_was_sent(instruction: Instruction) -> None:
-    """Whoever was visited, or evaluated, before."""
+    """Independent of which clients trained or were evaluated before."""
     torch.manual_seed(0)
     what = job(Early(), model=Scaled().double())
     found = []

@@ -26,7 +26,7 @@ def test_classes_of_a_client_are_those_of_the_authors_code(alpha: float, classes
     assert {len(part) for part in even} == {100}
     moved = [len(np.setdiff1d(after, before)) for before, after in zip(parts, even, strict=True)]
     missing = [max(0, 100 - len(part)) for part in parts]
-    assert moved == missing  # nobody loses what it may keep, nobody gets what it does not need
+    assert moved == missing  # no client loses what it may keep or gets what it does not need
 
 
 @given(st.integers(1, 12), st.floats(0, 3), st.booleans(), st.integers(0, 99))

@@ -67,7 +67,7 @@ def test_fewer_writers_and_other_partitions(leaf: Path) -> None:
             3: [11],
             2: [9, 11],
             4: [10, 11],
-        }  # its own test examples, and those of nobody who trains
+        }  # its own test examples, and those of no client that trains
         assert fed.test.labels.tolist() == owner[fed.sizes()[0]]
     assert sorted(femnist(lda(1), clients=3).open(0).sizes()) == [3, 3, 3]
     assert repr(femnist()) == "femnist()"

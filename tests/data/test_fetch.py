@@ -58,7 +58,7 @@ def quiet(text: str) -> None:
 
 
 def test_programs_find_their_files_under_a_relative_folder(small, tmp_path, monkeypatch):
-    """They work in a folder of their own, and are told where theirs are from anywhere."""
+    """They work in a folder of their own, and find theirs from any folder."""
 
     def by_program(folder: Path, scratch: Path, on_message: sources.OnMessage) -> None:
         write_idx_set(scratch / "unpacked", 60, 20)

@@ -179,7 +179,7 @@ def test_a_damaged_file_is_named_when_its_batch_is_cut(paths, pictures):
     on_disk, _ = both(paths, pictures, 10**6)
     assert on_disk.shape == (3, 8, 8)
     Path(paths[7]).write_bytes(b"not an array")
-    on_disk.expect(torch.tensor([7, 8]))  # an error in a thread is nobody's yet
+    on_disk.expect(torch.tensor([7, 8]))  # an error in a thread is not raised yet
     assert len(on_disk.batch(torch.tensor([8, 9]), torch.float32)) == 2
     for _ in range(2):
         with pytest.raises(DataError, match=r"07\.npy cannot be read \(.*\)\. Repair the file"):

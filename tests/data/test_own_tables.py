@@ -251,8 +251,8 @@ def test_a_test_class_without_training_examples_is_reported(
     train = {"a": [1.0, 2.0, 3.0, 4.0], "y": ["p", "q", "p", "q"]}
     test = {"a": [1.0, 2.0, 5.0], "y": ["p", "r", "r"]}
     ff.run("fedavg", on=ff.table(train, test=test, clients=2), rounds=1, clients_per_round=2)
-    said = " ".join(capsys.readouterr().err.split())
-    assert "no client trains on a class of the test set: r (2 test examples)" in said
+    message = " ".join(capsys.readouterr().err.split())
+    assert "no client trains on a class of the test set: r (2 test examples)" in message
 
 
 def test_names_are_recorded_with_the_run(tmp_path: Path) -> None:

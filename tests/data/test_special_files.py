@@ -200,7 +200,7 @@ def test_a_pipe_in_a_folder_of_pictures(tmp_path: Path) -> None:
 
 
 def bomb(path: Path, width: int = 13_000, height: int = 13_000) -> Path:
-    """A PNG file with a header and nothing behind it: whoever decodes it finds it damaged."""
+    """A PNG file with a header and nothing behind it: decoding it fails."""
     head = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     data = b"IDAT" + zlib.compress(b"")
     chunks = (

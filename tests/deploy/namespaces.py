@@ -60,7 +60,7 @@ class Namespaces:
         return ["ip", "netns", "exec", self._space(client)] if client in self.clients else []
 
     def pull_cable(self, client: str) -> None:
-        """Disconnect a client's device; nobody is told."""
+        """Disconnect a client's device without any message."""
         _ip("link", "set", f"ff{self.clients.index(client)}", "down")
 
     def plug_in(self, client: str) -> None:

@@ -48,7 +48,7 @@ class Means(Describer):
 
 @dataclass(frozen=True, repr=False)
 class Pulled(Piece):
-    """Adds to the gradient what every client was told: the mean of all clients' means."""
+    """Adds to the gradient what every client was sent: the mean of all clients' means."""
 
     stage, key = Stage.CORRECT, "pulled"
     stackable = True
@@ -68,7 +68,7 @@ class Pulled(Piece):
 
 @dataclass(frozen=True, repr=False)
 class Noting(ServerPiece):
-    """Notes how many clients have said of themselves what, and changes nothing."""
+    """Records how many clients have sent which description, and changes nothing."""
 
     stage, key = Stage.OPTIMIZER, "noting"
 
@@ -83,7 +83,7 @@ class Noting(ServerPiece):
 
 @dataclass(frozen=True, repr=False)
 class FromMeans(Fresh):
-    """Begins with the first parameter set to what the first client has said."""
+    """Begins with the first parameter set to the description of the first client."""
 
     @property
     def describers(self) -> tuple[Describer, ...]:

@@ -65,7 +65,7 @@ def experiment(method: str = "fedavg", **more: Any) -> Experiment:
 
 
 def stop_at(round: int | None) -> Callable[[Progress], None]:
-    """A listener that presses Ctrl-C when a round is done."""
+    """A progress callback that interrupts the run after a round."""
 
     def on_progress(progress: Progress) -> None:
         if progress.round == round:
@@ -75,7 +75,8 @@ def stop_at(round: int | None) -> Callable[[Progress], None]:
 
 
 class Eager(DiskRunFolder):
-    """A book that does not wait longer for the next checkpoint because the last one was slow."""
+    """A run folder that does not wait longer for the next checkpoint because the last one was
+    slow."""
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         """Write if the pause is over."""

@@ -28,7 +28,7 @@ from fedflat.registry.specs import parse
 
 ON = "digits(lda(0), clients=20)"
 MANY = 10**9
-"""Visits that nobody wants to make one by one."""
+"""Requests that take too long one by one."""
 SMALL = RunLoad(MANY, 10, 0.002, small=True, stackable=True, unsendable=None)
 WIDE = replace(SMALL, cohort=1000, gradients=20)
 PARTS = Stacked(1, cores()) if cores() > 1 else Stacked(1)

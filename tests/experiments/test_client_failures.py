@@ -111,7 +111,7 @@ def test_a_round_goes_on_with_those_who_came(
     sent = 4 * len(result.model.params)
     assert (
         result.ledger.down == expected.ledger.down + 3 * sent
-    )  # their letters went out all the same
+    )  # their requests were sent all the same
     assert result.ledger.up == expected.ledger.up + (3 * sent if what == "spoil" else 0)
 
 
@@ -186,7 +186,7 @@ def test_those_selected_together_are_missing_together() -> None:
 
 @dataclass
 class Meddling:
-    """Visits here, and does something to what comes of them."""
+    """Runs clients in this process, and changes the outcomes."""
 
     meddle: Callable[[Request, PoolOutcome], list[PoolOutcome]]
 
@@ -206,7 +206,7 @@ def bad(request: Request) -> bool:
 
 
 def late(request: Request, outcome: PoolOutcome) -> list[PoolOutcome]:
-    """The answer to a letter of an earlier exchange, twice; the others answer twice too."""
+    """The reply to a request of an earlier exchange, twice; the others answer twice too."""
     assert isinstance(outcome, tuple)
     reply, memory = outcome
     wrong = replace(reply, request=f"0/1/{request.client}")  # type: ignore[arg-type]
@@ -252,7 +252,7 @@ def test_answers_that_do_not_count(meddle: Any, reason: str, why: str) -> None:
 
 
 def test_who_missed_the_model_is_sent_it_again() -> None:
-    """Mime asks for a gradient first, then sends its second letter without the model."""
+    """Mime asks for a gradient first, then sends its second request without the model."""
     requests: list[Request] = []
 
     def first_lost(request: Request, outcome: PoolOutcome) -> list[PoolOutcome]:

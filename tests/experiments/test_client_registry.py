@@ -114,7 +114,7 @@ def test_batches_that_were_given_are_checked_by_size() -> None:
 
 
 class Lending:
-    """Visits here, to the same clients where their data can be opened."""
+    """Runs the same clients in this process where their data can be opened."""
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:

@@ -136,7 +136,7 @@ def test_an_analysis_of_another_run(copy) -> None:
 
 
 def test_lost_and_damaged_models_are_written_again(copy, capsys) -> None:
-    """All of them, bit for bit; until then nobody takes one for the other."""
+    """All of them, bit for bit; until then the files cannot be confused."""
     folder = copy("done-0")
     whole = final(folder)
     assert set(whole) == {"final.safetensors", "final-server.safetensors"}

@@ -80,7 +80,7 @@ def test_callbacks_are_called() -> None:
     up, down = (
         5 * (2 * 4 + 1 * 4) * 8,
         5 * (2 * 4) * 8,
-    )  # both describers up; what the piece is told goes to everybody
+    )  # both describers up; the shared tensors of the piece go to every client
     assert result.rows[0]["up"] == plain.rows[0]["up"] + up
     assert result.rows[0]["down"] == plain.rows[0]["down"] + down
     assert result.rows[0]["samples"] == plain.rows[0]["samples"]
@@ -88,7 +88,7 @@ def test_callbacks_are_called() -> None:
 
 
 def test_a_piece_reads_what_it_received() -> None:
-    """One step of one client by hand: the gradient, and what was told added to it."""
+    """One step of one client by hand: the gradient plus the shared tensors."""
     local = replace(experiment().local, batch_size=100)
     settings: dict[str, Any] = {
         "rounds": 1,
@@ -219,7 +219,7 @@ def test_what_it_reveals_is_reported_before() -> None:
 
 
 def test_what_hangs_on_groups_is_refused_when_they_are_known(tmp_path: Path) -> None:
-    """Nothing is lost: what clients have said is kept."""
+    """Nothing is lost: descriptions that were sent are kept."""
     exp = experiment(topology=BY_LABELS, sampler=ClientSampler(clients=4))
     with pytest.raises(SettingError, match="are superclients, but there are only 2"):
         begin(exp, tmp_path / "run")

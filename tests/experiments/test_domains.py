@@ -142,7 +142,7 @@ def by_the_batch(setup: Any, model: Model) -> nn.Module:
 
 
 def test_silobn_tests_a_domain_with_the_statistics_of_its_client() -> None:
-    """Client 3, sun in town 1, was never visited: what it has is unseen as yet, and so is town
+    """Client 3, sun in town 1, has never trained: what it has is unseen as yet, and so is town
     2."""
     setup, run_folder, row = outcome("silobn")
     data, pairs = setup.fed.test, []

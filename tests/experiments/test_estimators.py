@@ -111,7 +111,7 @@ def trained_alone(setup: RunSetup, epochs: int, lr: float, decay: float) -> list
 
 
 def prepared_with(topology: str, executor: Any = InProcess(threads=1), **more: Any) -> RunSetup:
-    """A run with what its clients have said."""
+    """A run with the descriptions of its clients."""
     local = LocalTraining(batch_size=4, lr=0.05, weight_decay=0.01, epochs=3)
     exp = experiment(
         topology=topology, dtype="float64", local=local, sampler=ClientSampler(clients=1), **more

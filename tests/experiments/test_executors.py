@@ -90,7 +90,7 @@ class Kept:
         yield self.pool
 
 
-def letters(setup: RunSetup) -> list[Request]:
+def requests_of(setup: RunSetup) -> list[Request]:
     start = setup.job.learner.initial()
     broadcast = Broadcast(0, start.params, start.buffers, 0.1)
     return [Request(client, broadcast, {}, f"0/1/{client}") for client in (3, 0, 4, 2, 1)]
@@ -106,7 +106,7 @@ def test_the_same_bits_in_the_same_order() -> None:
     here = train(setup, executor=InProcess(threads=1))
     for n in (1, 3):
         with Workers(n).open(setup.job, setup.fed, setup.source) as pool:
-            replies = [reply for reply, _ in pool.run(letters(setup))]
+            replies = [reply for reply, _ in pool.run(requests_of(setup))]
             assert [reply.client for reply in replies] == [3, 0, 4, 2, 1]
             assert [reply.examples for reply in replies] == [SIZES[k] for k in (3, 0, 4, 2, 1)]
             there = train(setup, executor=Kept(pool))
@@ -191,13 +191,13 @@ class Large:
 @pytest.mark.slow
 def test_a_message_that_cannot_be_read_ends_the_worker_and_a_new_one_is_started() -> None:
     setup = prepare(experiment())
-    first, second, *_ = letters(setup)
+    first, second, *_ = requests_of(setup)
     bad = replace(second, state={"large": {"one": Large()}})
     with Workers(1).open(setup.job, setup.fed, setup.source) as pool:
         [missing] = pool.run([bad])
         assert (
             not multiprocessing.active_children()
-        )  # no letter is left: no worker is needed before the next exchange
+        )  # no request is left: no worker is needed before the next exchange
         missing, (reply, _) = pool.run([bad, first])
     assert isinstance(missing, ClientFailure)
     assert missing.detail == "A worker process failed (MemoryError: no room for this)"
@@ -205,7 +205,7 @@ def test_a_message_that_cannot_be_read_ends_the_worker_and_a_new_one_is_started(
 
 
 def test_a_worker_that_dies_between_two_rounds() -> None:
-    """The letter cannot even be sent; a broken pipe says nothing to a person."""
+    """The request cannot even be sent; the error does not speak of a broken pipe."""
 
     def on_progress(progress: Progress) -> None:
         for process in multiprocessing.active_children():
@@ -292,7 +292,7 @@ def test_an_exchange_that_is_given_up_leaves_nothing_for_the_next() -> None:
     """Broken off after one reply, or by an error: what others had been asked must not be taken for
     new answers."""
     setup = prepare(experiment(EVERYTHING))
-    first = letters(setup)
+    first = requests_of(setup)
     broadcast = replace(first[0].broadcast, round=5, params=first[0].broadcast.params + 1)
     second = [Request(client, broadcast, {}, f"0/1/{client}") for client in range(5)]
     with InProcess(threads=1).open(setup.job, setup.fed, setup.source) as pool:

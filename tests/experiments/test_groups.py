@@ -96,7 +96,7 @@ DESCRIBED = {
 def test_groups_by_a_model_are_those_of_the_run(
     grouping: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By every estimator, with settings that the descriptions hang on; what is groups_text is what
+    """By every estimator, with settings that change the descriptions; what is groups_text is what
     the run has written."""
     settings = [
         "--seed",

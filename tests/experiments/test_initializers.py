@@ -1,4 +1,4 @@
-"""Where a run starts: the weights it begins with are those that were said, whoever made them."""
+"""A run starts with the weights that its initializer names."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_a_round_that_is_broken_off_leaves_nothing_behind(tmp_path: Path) -> Non
         def open(self, job, fed, source):
             inner = super().open(job, fed, source)
 
-            class Crew:
+            class Pool:
                 def __enter__(self):
                     self.pool = inner.__enter__()
                     return self
@@ -190,7 +190,7 @@ def test_a_round_that_is_broken_off_leaves_nothing_behind(tmp_path: Path) -> Non
                             press()
                         yield outcome
 
-            return Crew()
+            return Pool()
 
     with pytest.raises(KeyboardInterrupt):
         begin(exp, tmp_path / "cut", executor=Breaking(threads=1), pause=math.inf)

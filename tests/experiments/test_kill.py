@@ -95,7 +95,7 @@ def test_ctrl_c_and_what_schedulers_send(tmp_path: Path, number: int) -> None:
     "number", [signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )
 def test_a_signal_to_the_whole_group_reaches_the_workers_too(tmp_path: Path, number: int) -> None:
-    """A terminal sends it to all; nobody is left behind, nobody complains."""
+    """A terminal sends it to all; no process is left, none prints an error."""
     folder = tmp_path / "run"
     process = start(
         *RUN,

@@ -44,9 +44,9 @@ from fedflat.experiments import choose_executor
 from fedflat.experiments.study import Reporter
 choose_executor.WORTH = choose_executor.LONG = 0.0
 choose_executor.cores = lambda: 2
-said = []
-ff.run("fedavg", {SETTINGS}, model=Net(), reporter=Reporter(note=said.append))
-print("SAID", said[0])
+notes = []
+ff.run("fedavg", {SETTINGS}, model=Net(), reporter=Reporter(note=notes.append))
+print("NOTE", notes[0])
 try:
     ff.run("fedavg", {SETTINGS}, model=Net(), workers=2)
 except ff.SettingError as error:
@@ -121,8 +121,8 @@ def test_the_readmes_example(way: Callable[[str, Path], tuple[str, str]], tmp_pa
     lines = dict(line.split(" ", 1) for line in output.splitlines() if line.split(" ")[0].isupper())
     assert lines["READY"] == "done"
     assert lines["SAME"] == "True"
-    assert "one client at a time" in lines["SAID"]
-    assert "but Net is defined in" in lines["SAID"]
+    assert "one client at a time" in lines["NOTE"]
+    assert "but Net is defined in" in lines["NOTE"]
     assert "cannot be sent to worker processes: Net is defined in" in lines["REFUSED"]
     assert 'under `if __name__ == "__main__":`' in lines["REFUSED"]
     where = (
@@ -130,7 +130,7 @@ def test_the_readmes_example(way: Callable[[str, Path], tuple[str, str]], tmp_pa
         if way is as_script
         else "a notebook or in what was typed in"
     )
-    assert where in lines["SAID"]
+    assert where in lines["NOTE"]
     assert output.count("READY") == 1
 
 

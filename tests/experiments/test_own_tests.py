@@ -31,8 +31,8 @@ def network() -> nn.Module:
 
 
 def examples(client: int, size: int) -> tuple[Tensor, Tensor]:
-    """Each client's inputs have a place and a width of their own, and classes that can be told
-    apart there."""
+    """Each client's inputs have a place and a width of their own, and classes that can be
+    distinguished there."""
     x = torch.randn(size, 4, generator=RNG, dtype=torch.float64)
     return x * (client + 1) + 3 * client, x[:, :3].argmax(1)
 
@@ -67,7 +67,7 @@ def is_own(method: Method, name: str) -> bool:
 
 
 def by_hand(method: Method, setup: Any) -> tuple[nn.Module, dict[int, nn.Module]]:
-    """Two rounds: the server's model, and the model of each client that has been visited as it left
+    """Two rounds: the server's model, and the model of each client that has trained, as it left
     it."""
     server, at_home = setup.job.learner.module().double(), dict[int, nn.Module]()
     for cohort in ([0, 1], [1]):
@@ -112,8 +112,8 @@ def by_the_batch(server: nn.Module, x: Tensor) -> nn.Module:
 
 
 def expected(method: Method, setup: Any) -> list[float]:
-    """Client by client: who has been visited with what it keeps, client 2 by the rule for where
-    nobody has been."""
+    """Client by client: a client that has trained with what it keeps, client 2 by the rule for
+    where no client has trained."""
     server, at_home = by_hand(method, setup)
     found = []
     for client in range(3):

@@ -1,4 +1,4 @@
-"""What people are told: a live line on a terminal (see the tests of the command line), plain lines
+"""Progress for people: a live line on a terminal (see the tests of the command line), plain lines
 elsewhere."""
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
         go_on(EXP, folder, messages=messages)
         lost = (
             damage is Path.unlink and attacked.suffix == ".json"
-        )  # then nobody knows that there was one
+        )  # then nothing shows that there was one
         assert len(messages) == (0 if lost else 1)
         if not lost:
             assert messages[0].startswith("the checkpoint of round 4 is damaged (")

@@ -40,13 +40,13 @@ def test_bernoulli_has_the_mean_and_the_spread_of_independent_clients() -> None:
     ]
     mean = sum(sizes) / len(sizes)
     variance = sum((size - mean) ** 2 for size in sizes) / len(sizes)
-    chance_of_nobody = 0.9**50
-    assert abs(mean - 5 / (1 - chance_of_nobody)) < 5 * (4.5 / 4000) ** 0.5
+    chance_of_no_client = 0.9**50
+    assert abs(mean - 5 / (1 - chance_of_no_client)) < 5 * (4.5 / 4000) ** 0.5
     assert variance == pytest.approx(4.5, rel=0.15)
 
 
 def test_bernoulli_is_redrawn_if_no_client_is_selected() -> None:
-    """One of ten expected: in a third of the rounds nobody would come."""
+    """One of ten expected: in a third of the rounds no client would be selected."""
     sampler = ClientSampler(clients=1, kind="bernoulli")
     cohorts = [sampler.draw(t, 10, seed=0) for t in range(500)]
     assert all(cohorts)

@@ -131,7 +131,7 @@ def test_files_do_not_grow_in_number_nor_in_length(tmp_path: Path) -> None:
     store = Store(folder)
     table = store.group(8, CLIENTS)
     assert len(table["client"]) == 5
-    # Who was visited since the last checkpoint but one has three states at most, everybody else
+    # A client that was asked since the last checkpoint but one has three states at most, everybody else
     # one.
     assert (folder / FILE).stat().st_size <= (5 + 2 * 2 + 2) * int(table["length"].max())
     groups = {name for round in store.rounds() for name in store.read(round)[0]}

@@ -177,10 +177,10 @@ def test_given_batches() -> None:
     )
 
 
-def crew_visits(
+def stacks_of(
     exp: Experiment, cohort: Sequence[int] = range(len(SIZES))
 ) -> list[tuple[list[int], int]]:
-    """The clients who were visited together in one exchange, and how many steps they took."""
+    """The clients that were trained together in one exchange, and how many steps they took."""
     setup, start = prepare(exp), prepare(exp).job.learner.initial()
     broadcasts = dict.fromkeys(cohort, Broadcast(0, start.params, start.buffers, 0.1))
     requests = RequestBatch(broadcasts, list(cohort), ClientStates())
@@ -195,20 +195,20 @@ def test_equal_clients_share_a_stack_as_long_as_there_is_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     exp = four_of_five("fedavg()", local=LocalTraining(batch_size=4))
-    assert crew_visits(exp) == [([0, 1, 3], 3), ([2, 4], 2)]
+    assert stacks_of(exp) == [([0, 1, 3], 3), ([2, 4], 2)]
     monkeypatch.setattr(stacked_pool, "ROOM", 2 * batched.footprint(prepare(exp).job.learner, 4))
-    assert crew_visits(exp) == [([0, 1], 3), ([2, 4], 2), ([3], 3)]
+    assert stacks_of(exp) == [([0, 1], 3), ([2, 4], 2), ([3], 3)]
     monkeypatch.setattr(stacked_pool, "ROOM", 1)
-    assert [clients for clients, _ in crew_visits(exp)] == [[0], [1], [2], [3], [4]]
+    assert [clients for clients, _ in stacks_of(exp)] == [[0], [1], [2], [3], [4]]
 
 
-def test_stacks_come_in_the_order_of_their_first_letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is full waits for no other to fill, but whoever was asked before it is visited
+def test_stacks_come_in_the_order_of_their_first_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full stack waits for no other to fill, but clients that were asked before it are trained
     before it."""
     exp = four_of_five("fedavg()", local=LocalTraining(batch_size=4))
     monkeypatch.setattr(stacked_pool, "ROOM", 2 * batched.footprint(prepare(exp).job.learner, 4))
-    assert [clients for clients, _ in crew_visits(exp, [0, 2, 4, 1, 3])] == [[0], [2, 4], [1, 3]]
-    assert [clients for clients, _ in crew_visits(exp, [2, 3, 1, 4, 0])] == [[2], [3, 1], [4], [0]]
+    assert [clients for clients, _ in stacks_of(exp, [0, 2, 4, 1, 3])] == [[0], [2, 4], [1, 3]]
+    assert [clients for clients, _ in stacks_of(exp, [2, 3, 1, 4, 0])] == [[2], [3, 1], [4], [0]]
 
 
 def test_two_broadcasts_are_two_stacks() -> None:
@@ -270,7 +270,7 @@ def peeking(output: Tensor, y: Tensor) -> Tensor:
 
 @dataclass(frozen=True, repr=False)
 class Mine(Prox):
-    """A piece that has not said that it stacks."""
+    """A piece that does not declare `stackable`."""
 
     stackable = False
 

@@ -144,7 +144,7 @@ def test_personal_accuracies_have_a_column_where_they_were_measured() -> None:
 
 
 def test_each_class_has_a_column_where_pixels_have_classes() -> None:
-    """Of a method that does not know a class nothing is said."""
+    """A method without values for a class is not mentioned."""
     one = replace(ONE, classes={"road": (0.5, 0.01), "sky": (0.25, math.nan)})
     other = replace(OTHER, classes={"road": (0.75, math.nan)})
     *_, heads, _, first, second, empty, note = table([one, other], None, 100).splitlines()

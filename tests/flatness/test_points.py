@@ -216,9 +216,9 @@ def test_refusals() -> None:
     learner, data = toy()
     with pytest.raises(SettingError, match="the point has 3 parameters, but the model has 2"):
         list(losses(learner, torch.empty(0), [torch.zeros(3)], data))
-    nobody = ClientData(data.examples, torch.arange(0))
+    empty = ClientData(data.examples, torch.arange(0))
     with pytest.raises(SettingError, match="has no examples"):
-        list(losses(learner, torch.empty(0), [torch.zeros(2)], nobody))
+        list(losses(learner, torch.empty(0), [torch.zeros(2)], empty))
     with pytest.raises(SettingError, match="b has parameters that are NaN"):
         refuse_incomparable("plane", {"a": torch.zeros(2), "b": torch.tensor([0.0, float("nan")])})
     with pytest.raises(

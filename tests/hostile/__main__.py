@@ -28,7 +28,7 @@ from hostile.properties import properties
 
 COUNTS = {"texts": 25_000, "options": 2_000, "folders": 2_000, "properties": 3, "kills": 40}
 SHOWN = 20
-"""Failures of a part that are told in full, at most."""
+"""Failures of a part that are printed in full, at most."""
 T = TypeVar("T")
 
 

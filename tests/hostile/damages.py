@@ -1,6 +1,6 @@
-"""What can happen to a run folder: one damage drawn by a generator, done at once, and told.
+"""What can happen to a run folder: one damage drawn by a generator, done at once, and described.
 
-    told = damage(Random(0), folder, other, outside)
+    sentence = damage(Random(0), folder, other, outside)
 
 ``folder`` is a run or a study, ``other`` another one of the same shape, and ``outside`` a folder
 with a file ``victim``, to which links may lead.

@@ -25,14 +25,14 @@ from fedflat.experiments.run_folder.study_file import runs_in
 from fedflat.report import collect
 from fedflat.report.live.server import News
 from hostile.damages import damage
-from hostile.limits import Said, carried_out, limited
+from hostile.limits import CommandOutput, carried_out, limited
 
 OTHER = {"done-0": "done-1", "cut-0": "cut-1", "done-1": "done-0", "study": "exchanged"}
 """The folders that are damaged, and those from which things come that do not belong there."""
 ENDED = {"cut-0": "done-0"}
 """What a folder comes to by resume, if it had not ended."""
 VERDICTS = ("accepted", "healed", "refused")
-"""Nothing was said; something was done without, or done again, and said; there was nothing to be
+"""No message; something was skipped or repeated, with a message; there was nothing to be
 done."""
 ANALYSE = ("--curvature", "-k", "0", "--examples", "50", "--quiet")
 
@@ -54,7 +54,7 @@ def folders(seed: int, count: int) -> Iterator[Trial]:
 
 @dataclass(frozen=True)
 class Whole:
-    """What readers say of a folder that nobody has damaged."""
+    """What readers say of a folder that is not damaged."""
 
     shown: set[str]
     missing: list[str]
@@ -114,7 +114,7 @@ class Ground:
         assert output.status == 0, output
         return Whole(_shown(page), page["missing"], _numbers(output.out), analysed)
 
-    def _registered(self, command: str, *words: str) -> Said:
+    def _registered(self, command: str, *words: str) -> CommandOutput:
         return carried_out(command, str(self.bad), *words, where=self.runs)
 
     def check(self, trial: Trial) -> str:
@@ -272,7 +272,7 @@ def _shown(found: dict[str, Any]) -> set[str]:
     }
 
 
-def _status(message: Said) -> int | None:
+def _status(message: CommandOutput) -> int | None:
     used = re.search(r"its model of round (\d+) is used", message.err)
     return int(used[1]) if used else None
 

@@ -1,6 +1,7 @@
 """Changes by somebody who knows how a run folder hangs together, and makes the digests fit.
 
-What is read then is no longer what the run wrote, and nobody can know. It still must not do harm.
+What is read then is no longer what the run wrote, and no check can find that. It still must do no
+harm.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def forge(rng: random.Random, path: Path) -> str:
     """Change one value in a JSON file of a run folder or a study, with its digests; what was
     changed."""
     if path.suffix == ".jsonl":
-        return _diary(rng, path)
+        return _log(rng, path)
     value = json.loads(path.read_text())
     if path.name.startswith("round-"):
         body, saved = _another(rng, json.loads(value["body"]))
@@ -57,7 +58,7 @@ def _sign_run(record: dict[str, Any]) -> None:
         end["digest"] = sign([record["identity"], record.get("status"), end])
 
 
-def _diary(rng: random.Random, path: Path) -> str:
+def _log(rng: random.Random, path: Path) -> str:
     """A value of a line, and all the lines after it tied to it."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     record = json.loads((path.parent / "run.json").read_text())

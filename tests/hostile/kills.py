@@ -22,7 +22,7 @@ WAYS = {
     "stacked": ("--executor", "stacked", "--threads", "1"),
     "spilled": ("--threads", "1", "--state-memory", "0"),
 }
-"""Where clients are visited and their memories kept."""
+"""Executors, and whether client state is spilled."""
 MOST = 4
 """Kills of one run."""
 LATEST = 8.0

@@ -22,7 +22,7 @@ class Hang(BaseException):
     """It took too long. No ``except Exception`` of ours swallows it."""
 
 
-class Said(NamedTuple):
+class CommandOutput(NamedTuple):
     """What a command line came to."""
 
     status: int
@@ -48,7 +48,7 @@ def limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def carried_out(*words: str, where: Path = Path()) -> Said:
+def carried_out(*words: str, where: Path = Path()) -> CommandOutput:
     """Carry out a command line in a folder: done, or refused with a sentence; anything else is an
     AssertionError."""
     out, err = io.StringIO(), io.StringIO()
@@ -61,7 +61,7 @@ def carried_out(*words: str, where: Path = Path()) -> Said:
         raise
     except BaseException as error:
         raise AssertionError(f"{shortened(words)}: {type(error).__name__}: {error}") from error
-    output = Said(status, out.getvalue(), err.getvalue())
+    output = CommandOutput(status, out.getvalue(), err.getvalue())
     assert status in (0, 2), f"{shortened(words)}: {output}"
     assert "Traceback" not in output.out + output.err, f"{shortened(words)}: {output}"
     assert (output.out + output.err).strip(), f"{shortened(words)}: nothing was said"

@@ -98,7 +98,7 @@ NUMERIC = [
     "--checkpoint-every",
     "--target",
 ]
-SAID = [
+OPTIONS = [
     "--on",
     "--model",
     "--sampler",
@@ -174,7 +174,7 @@ def _run(rng: random.Random, folder: Path) -> list[str]:
         if rng.random() < 0.7:
             words += [rng.choice(NUMERIC), rng.choice(NUMBERS)]
         else:
-            words += [rng.choice(SAID), rng.choice([*TEXTS, *PATHS])]
+            words += [rng.choice(OPTIONS), rng.choice([*TEXTS, *PATHS])]
     return [*words, *REFUSED, "--out", str(folder / rng.choice(["run", "a" * 300, "b/c", "\0"]))]
 
 

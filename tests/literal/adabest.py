@@ -16,7 +16,7 @@ ECCV 2022, Algorithm 1.
 The paper keeps ``mu h_k`` where we keep ``h_k``: the same for a constant mu.
 
 ``mu_mode="per_sample"`` is the authors' simulator: ``mu_a`` in line 1 is multiplied by ``E
-mean_j(P_j / tau_j) / N_k``. Visit j went through P_j examples in tau_j steps; the mean runs over
+mean_j(P_j / tau_j) / N_k``. Request j went through P_j examples in tau_j steps; the mean runs over
 all requests so far, those of the same round that came before included. E is the number of epochs of
 this request.
 """

@@ -1,4 +1,4 @@
-"""FedBuff: a server that steps when K replies have come, whoever is still at work.
+"""FedBuff: a server that steps when K replies have come, whatever other clients still work.
 
 Nguyen et al., Federated Learning with Buffered Asynchronous Aggregation, AISTATS 2022.
 

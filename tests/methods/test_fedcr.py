@@ -98,7 +98,7 @@ def test_the_product_of_the_last_epoch(local: LocalTraining, more: tuple[Piece, 
         reply.extras["fedcr"]["precision"], precision, rtol=1e-10, atol=1e-12
     )
     torch.testing.assert_close(reply.extras["fedcr"]["weighted"], weighted, rtol=1e-10, atol=1e-12)
-    assert not precision[1].any()  # nobody has seen class 1
+    assert not precision[1].any()  # no client has seen class 1
 
 
 def test_the_server_multiplies_and_mixes() -> None:
@@ -166,7 +166,7 @@ def test_the_head_stays_at_home() -> None:
         assert bool((model.params[~head] != first[~head]).any())
         heads.append([kept[client]["private"]["params"] for client in (0, 1)])
         assert states["fedcr"]["mean"].shape == (CLASSES, DIM)
-        assert not states["fedcr"]["mean"][1].any()  # the class nobody has keeps its prior
+        assert not states["fedcr"]["mean"][1].any()  # the class that no client has keeps its prior
         assert bool((states["fedcr"]["variance"][1] == 1).all())
     for t in range(3):
         assert not torch.equal(heads[t][0], heads[t][1])

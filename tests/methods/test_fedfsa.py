@@ -77,8 +77,8 @@ def test_fsa_refuses_more_layers_than_there_are() -> None:
     prepare(experiment("fedfsa(top=2)"))
     with pytest.raises(SettingError) as caught:
         prepare(experiment("fedfsa(top=3)"))
-    said_why = "3 layers are to be chosen, but the model has only 2 eligible ones (fc1.weight, fc2.weight). Use top=2"
-    assert said_why in str(caught.value)
+    reason = "3 layers are to be chosen, but the model has only 2 eligible ones (fc1.weight, fc2.weight). Use top=2"
+    assert reason in str(caught.value)
     module = torch.nn.Linear(2, 2)
     bare = Layout(("scale",), ((2,),), (), ())
     with pytest.raises(SettingError, match=r"only 0 eligible ones \(none\)"):

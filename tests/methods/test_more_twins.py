@@ -75,7 +75,7 @@ def stored_states(
     ]
 
 
-def desks(run_folder: Recorder, key: str, name: str) -> list[np.ndarray]:
+def server_states(run_folder: Recorder, key: str, name: str) -> list[np.ndarray]:
     return [run.states[key][name].numpy() for run in run_folder.runs]
 
 
@@ -90,7 +90,7 @@ def local_models(run_folder: Recorder, trace: Any, plan: Plan) -> None:
 def test_scaffold(still: Some, server_lr: float) -> None:
     trace = scaffold.run(*slower(still, server_lr))
     run_folder = agree(f"scaffold() + server_sgd({server_lr}) + all_clients()", trace, still)
-    same(desks(run_folder, "scaffold", "c"), trace.c)
+    same(server_states(run_folder, "scaffold", "c"), trace.c)
     same(stored_states(run_folder, "scaffold", "c", still[0]), trace.c_k)
     local_models(run_folder, trace, still[1])
 
@@ -102,7 +102,7 @@ def test_local_adam(still: Some, state: str) -> None:
     run_folder = agree(f"{text} + server_sgd(0.7) + all_clients()", trace, still)
     local_models(run_folder, trace, still[1])
     if state == "server":
-        same(desks(run_folder, "local_adam", "m"), trace.m)
+        same(server_states(run_folder, "local_adam", "m"), trace.m)
     if state == "client":
         same(stored_states(run_folder, "local_adam", "v", still[0]), trace.kept)
 
@@ -116,7 +116,7 @@ def test_local_adamw(still: Some, state: str) -> None:
 def test_fedgamma(still: Some) -> None:
     trace = fedgamma.run(*slower(still, 0.8), rho=0.3)
     run_folder = agree("fedgamma(rho=0.3) + server_sgd(0.8)", trace, still)
-    same(desks(run_folder, "scaffold", "c"), trace.c)
+    same(server_states(run_folder, "scaffold", "c"), trace.c)
     same(stored_states(run_folder, "scaffold", "c", still[0]), trace.c_k)
     assert np.array_equal(
         run_folder.server,
@@ -128,7 +128,7 @@ def test_adabest(some: Some) -> None:
     problem, plan = some
     trace = adabest.run(*some, beta_a=0.7, mu_a=0.05)
     run_folder = agree("adabest(beta=0.7, mu=0.05) + active_clients()", trace, some)
-    same(desks(run_folder, "adabest", "mean"), trace.wbar)
+    same(server_states(run_folder, "adabest", "mean"), trace.wbar)
     for t, cohort in enumerate(plan.cohorts):
         for k in cohort:
             same(run_folder.learnt[t][k]["adabest"]["h"], trace.h_k[t][k])
@@ -188,7 +188,7 @@ def test_feddc(still: Some) -> None:
     trace = feddc.run(*still, alpha=0.2)
     text = "feddc(alpha=0.2) + active_clients() + all_clients()"
     run_folder = agree(text, trace, still)
-    same(desks(run_folder, "scaffold", "c"), trace.c)
+    same(server_states(run_folder, "scaffold", "c"), trace.c)
     same(stored_states(run_folder, "scaffold", "c", problem), trace.c_k)
     _, sigma_k = memory(run_folder, problem)
     same(-np.array(sigma_k) / 0.2, trace.h_k)
@@ -200,14 +200,14 @@ def test_feddc(still: Some) -> None:
 def test_fedcm(some: Some, server_lr: float) -> None:
     trace = fedcm.run(*slower(some, server_lr), a=0.3)
     run_folder = agree(f"fedcm(a=0.3) + server_sgd({server_lr}) + all_clients()", trace, some)
-    same(desks(run_folder, "mix", "direction"), trace.D)
+    same(server_states(run_folder, "mix", "direction"), trace.D)
     local_models(run_folder, trace, some[1])
 
 
 def test_mofedsam(some: Some) -> None:
     trace = mofedsam.run(*slower(some, 0.9), a=0.3, rho=0.2)
     run_folder = agree("mofedsam(rho=0.2, a=0.3) + server_sgd(0.9)", trace, some)
-    same(desks(run_folder, "mix", "direction"), trace.D)
+    same(server_states(run_folder, "mix", "direction"), trace.D)
 
 
 @pytest.mark.parametrize("lite", [False, True])
@@ -218,7 +218,7 @@ def test_mime(some: Some, lite: bool, b: float, dampening: float, weighting: str
     text = f"{'mimelite' if lite else 'mime'}(b={b}, dampening={dampening}) + server_sgd(0.8) + all_clients()"
     run_folder = agree(text, trace, some, weighting=weighting)
     if b:
-        same(desks(run_folder, "mime", "m"), trace.m)
+        same(server_states(run_folder, "mime", "m"), trace.m)
     else:
         assert all(not run.states["mime"] for run in run_folder.runs)
     local_models(run_folder, trace, some[1])
@@ -227,7 +227,7 @@ def test_mime(some: Some, lite: bool, b: float, dampening: float, weighting: str
 def test_fedacg(some: Some) -> None:
     trace = fedacg.run(*some, lam=0.8, beta_p=0.2)
     run_folder = agree("fedacg(lam=0.8, beta=0.2) + all_clients()", trace, some)
-    same(desks(run_folder, "lookahead", "m"), trace.m)
+    same(server_states(run_folder, "lookahead", "m"), trace.m)
     local_models(run_folder, trace, some[1])
     replay(spied(method_of("fedacg(lam=0.8, beta=0.2)")), *some)
     for seen in SEEN:
@@ -292,7 +292,7 @@ def test_fedspeed_as_released(some: Some) -> None:
 def test_fedsmoo(some: Some, s_from: str) -> None:
     trace = fedsmoo.run(*some, rho=0.3, beta=8.0, s_from=s_from)
     run_folder = agree(f"fedsmoo(rho=0.3, beta=8.0, s_from='{s_from}')", trace, some)
-    same(desks(run_folder, "smoo", "s"), trace.s)
+    same(server_states(run_folder, "smoo", "s"), trace.s)
     same(stored_states(run_folder, "smoo", "mu", some[0]), trace.mu_k)
     sigma, sigma_k = memory(run_folder, some[0])
     same(sigma, trace.sigma)
@@ -318,7 +318,7 @@ def test_fedlesam(some: Some) -> None:
 def test_fedlesam_with_control_variates(still: Some) -> None:
     trace = fedlesam.run(*still, rho=0.3, variant="scaffold")
     run_folder = agree("fedlesam(rho=0.3) + scaffold()", trace, still)
-    same(desks(run_folder, "scaffold", "c"), trace.c)
+    same(server_states(run_folder, "scaffold", "c"), trace.c)
     same(stored_states(run_folder, "scaffold", "c", still[0]), trace.c_k)
     perturbations("scaffold() + fedlesam(rho=0.3)", still, trace)
 
@@ -357,7 +357,7 @@ def test_fedfsa(layered: Some, score: str, selection: str, top: int) -> None:
     )
     text = f"fedfsa(0.1, 0.6, top={top}, a=0.4, score='{score}', selection='{selection}') + server_sgd(0.9)"
     run_folder = agree(text, trace, layered, layers=LAYERS)
-    same(desks(run_folder, "mix", "direction"), trace.D)
+    same(server_states(run_folder, "mix", "direction"), trace.D)
     for t, cohort in enumerate(layered[1].cohorts):
         for k in cohort:
             assert chosen(run_folder, t, k) == trace.top[t][k]

@@ -14,7 +14,7 @@ from methods.observers import method_of
 from methods.test_numbers import close
 from quadratic import replay
 
-SAID = {
+TEXTS = {
     "fedexp/full": "fedexp(eps=0.001)",
     "fednova/full": "fednova()",
     "fednova/part": "fednova(tau_eff='steps')",
@@ -38,7 +38,7 @@ SAID = {
     "fednsam/full": "fednsam(lam=0.85, rho=0.5)",
     "fednsam/part": "fedacg(lam=0.85, beta=0) + sam(rho=0.5)",
 }
-"""How each case is said."""
+"""The text of each case."""
 STORED = {"fedmoswa": "scaffold", "fedgmt": "fedgmt", "fedwmsam": "fedwmsam"}
 """The piece that stores what a trace has."""
 NAMES = {"c_k": "c", "D": "direction"}
@@ -46,14 +46,14 @@ NAMES = {"c_k": "c", "D": "direction"}
 
 
 def test_every_case_is_reported() -> None:
-    assert set(more_numbers.CASES) == set(SAID)
+    assert set(more_numbers.CASES) == set(TEXTS)
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", TEXTS)
 def test_the_models_after_each_round(name: str) -> None:
     case = more_numbers.CASES[name]
     problem, plan = toy_q(case.participation, case.sizes, case.rounds)
-    run_folder = replay(method_of(SAID[name]), problem, replace(plan, **case.plan))
+    run_folder = replay(method_of(TEXTS[name]), problem, replace(plan, **case.plan))
     close(run_folder.server, case.server)
     for (field, t, *client), expected in case.state.items():
         if field == "eta":

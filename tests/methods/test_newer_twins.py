@@ -26,7 +26,7 @@ from literal import (
 from literal.problem import Plan, Problem
 from methods.observers import averages, method_of
 from methods.test_against_twins import HARD, agree, same, setting
-from methods.test_more_twins import desks, local_models, slower, stored_states
+from methods.test_more_twins import local_models, server_states, slower, stored_states
 from quadratic import replay
 
 Some = tuple[Problem, Plan]
@@ -102,7 +102,7 @@ def test_fedmoswa(still: Some, flavour: str) -> None:
     trace = fedswa.run(*still, rho=0.2, alpha=1.3, gamma=0.3, flavour=flavour)
     text = f"fedmoswa(rho=0.2, alpha=1.3, gamma=0.3, flavour='{flavour}') + all_clients()"
     run_folder = agree(text, trace, still)
-    same(desks(run_folder, "scaffold", "m"), trace.m)
+    same(server_states(run_folder, "scaffold", "m"), trace.m)
     same(stored_states(run_folder, "scaffold", "c", still[0]), trace.c_k)
     local_models(run_folder, trace, still[1])
 
@@ -113,7 +113,7 @@ def test_fednsam(some: Some, ascent: str, flavour: str) -> None:
     trace = fednsam.run(*some, lam=0.7, rho=0.3, ascent=ascent, flavour=flavour)
     text = f"fednsam(lam=0.7, rho=0.3, ascent='{ascent}', flavour='{flavour}')"
     run_folder = agree(text, trace, some)
-    same(desks(run_folder, "lookahead", "m"), trace.m)
+    same(server_states(run_folder, "lookahead", "m"), trace.m)
 
 
 @EXECUTORS
@@ -148,7 +148,7 @@ def test_fedgmt_without_its_term(some: Some, dual: str) -> None:
     trace = fedgmt.run(*some, alpha=0.7, beta=5.0, dual=dual)
     text = f"fedgmt(alpha=0.7, gamma=0, beta=5, dual='{dual}') + all_clients()"
     run_folder = agree(text, trace, some)
-    same(desks(run_folder, "fedgmt", "e"), trace.e)
+    same(server_states(run_folder, "fedgmt", "e"), trace.e)
     same(stored_states(run_folder, "gmt_dual", "h", some[0]), trace.h_k)
     local_models(run_folder, trace, some[1])
 
@@ -166,7 +166,7 @@ def test_fedtoga(some: Some) -> None:
     trace = fedtoga.run(*some, **options)
     text = ", ".join(f"{name}={value}" for name, value in options.items())
     run_folder = agree(f"fedtoga({text})", trace, some)
-    same(desks(run_folder, "fedtoga", "direction"), trace.D)
+    same(server_states(run_folder, "fedtoga", "direction"), trace.D)
     sigma_k = stored_states(run_folder, "dual", "sigma", some[0])
     same(-np.array(sigma_k) / 0.2, trace.h_k)
 
@@ -180,8 +180,8 @@ def test_fedwmsam(still: Some, flavour: str, executor: Executor) -> None:
     trace = fedwmsam.run(*slower(still, 0.9), **options, tensors=(1, 2, 1))
     text = f"fedwmsam(rho=0.3, a=0.3, lam=0.4, flavour='{flavour}') + server_sgd(0.9)"
     run_folder = agree(text, trace, still, layers=layers, executor=executor)
-    same(desks(run_folder, "fedwmsam", "direction"), trace.D)
-    same(desks(run_folder, "fedwmsam", "c"), trace.c)
-    same(desks(run_folder, "fedwmsam", "a"), trace.a)
+    same(server_states(run_folder, "fedwmsam", "direction"), trace.D)
+    same(server_states(run_folder, "fedwmsam", "c"), trace.c)
+    same(server_states(run_folder, "fedwmsam", "a"), trace.a)
     same(stored_states(run_folder, "fedwmsam", "c", still[0]), trace.c_k)
     assert len({round(a, 6) for a in trace.a}) > 2

@@ -20,7 +20,7 @@ from literal.problem import Problem, toy_q
 from methods.observers import SEEN, averages, client_models, method_of, spied
 from quadratic import Recorder, replay
 
-SAID = {
+TEXTS = {
     "fedavg/full": "fedavg() + all_clients()",
     "fedavg/part": "fedavg()",
     "fedavg/sized": "fedavg()",
@@ -75,7 +75,7 @@ SAID = {
     "fedfsa/local": "fedfsa(rho=0.1, rho_larger=0.9, top=1, a=0.1, score='local')",
     "fedfsa/reverse": "fedfsa(rho=0.1, rho_larger=0.9, top=1, a=0.1, score='mse', selection='reverse')",
 }
-"""How each case is said in our language."""
+"""The text of each case."""
 
 
 def close(actual: Any, expected: Any) -> None:
@@ -97,16 +97,16 @@ def run(name: str, method: Method) -> tuple[Recorder, Problem]:
 
 
 def test_every_case_is_reported() -> None:
-    assert set(numbers.CASES) == set(SAID)
+    assert set(numbers.CASES) == set(TEXTS)
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", TEXTS)
 def test_the_models_after_each_round(name: str) -> None:
-    close(run(name, method_of(SAID[name]))[0].server, numbers.CASES[name].server)
+    close(run(name, method_of(TEXTS[name]))[0].server, numbers.CASES[name].server)
 
 
 def test_the_local_models_of_fedavg() -> None:
-    run_folder, _ = run("fedavg/full", method_of(SAID["fedavg/full"]))
+    run_folder, _ = run("fedavg/full", method_of(TEXTS["fedavg/full"]))
     expected = numbers.CASES["fedavg/full"].state
     for client, model in client_models(run_folder, 0).items():
         close(model, expected["local", 0, client])
@@ -114,7 +114,7 @@ def test_the_local_models_of_fedavg() -> None:
 
 
 def test_the_duals_of_feddyn_and_the_mean_of_its_cohort() -> None:
-    method = method_of(SAID["feddyn/full"])
+    method = method_of(TEXTS["feddyn/full"])
     run_folder, problem = run("feddyn/full", method)
     expected = numbers.CASES["feddyn/full"].state
     close(run_folder.runs[-1].states["dual"]["sigma"], expected["sigma", -1])
@@ -124,7 +124,7 @@ def test_the_duals_of_feddyn_and_the_mean_of_its_cohort() -> None:
 
 
 def test_the_mean_of_all_clients_last_models() -> None:
-    method = method_of(SAID["feddyn/part"])
+    method = method_of(TEXTS["feddyn/part"])
     run_folder, problem = run("feddyn/part", method)
     close(
         averages(method, "all_clients", run_folder, problem),
@@ -134,7 +134,7 @@ def test_the_mean_of_all_clients_last_models() -> None:
 
 @pytest.mark.parametrize("name", ["fedsam/full", "fedasam/full", "fedasam/bias"])
 def test_the_first_ascent(name: str) -> None:
-    run(name, spied(method_of(SAID[name])))
+    run(name, spied(method_of(TEXTS[name])))
     here, there = [seen for seen in SEEN if (seen.round, seen.client) == (0, 0)][:2]
     expected = numbers.CASES[name].state
     close(here.g, numbers.Q["gradients"][0])
@@ -146,7 +146,7 @@ def test_the_first_ascent(name: str) -> None:
 @pytest.mark.parametrize("name", ["fedgloss/full", "fedgloss/admm"])
 def test_the_stale_perturbation(name: str) -> None:
     expected = numbers.CASES[name].state
-    run_folder, _ = run(name, spied(method_of(SAID[name])))
+    run_folder, _ = run(name, spied(method_of(TEXTS[name])))
     for seen in SEEN:
         before = toy_q()[0].w0 if seen.round == 0 else run_folder.server[0]
         close(seen.sent - before, (0, 0) if seen.round == 0 else expected["eps", 1])
@@ -156,7 +156,7 @@ def test_the_stale_perturbation(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["fedgloss/full", "fedgloss/admm"])
 def test_how_stale_the_perturbation_is(name: str) -> None:
-    measuring, _ = run(name, method_of(SAID[name].replace(")", ", delta_eps=True)")))
+    measuring, _ = run(name, method_of(TEXTS[name].replace(")", ", delta_eps=True)")))
     assert "delta_eps" not in measuring.rows[0]
     close(measuring.rows[1]["delta_eps"], numbers.CASES[name].state["delta_eps", 1])
     close(measuring.server, numbers.CASES[name].server)
@@ -164,7 +164,7 @@ def test_how_stale_the_perturbation_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["scaffold/full", "scaffold/part"])
 def test_the_control_variates_of_scaffold(name: str) -> None:
-    run_folder, _ = run(name, method_of(SAID[name]))
+    run_folder, _ = run(name, method_of(TEXTS[name]))
     expected = numbers.CASES[name].state
     close(run_folder.runs[-1].states["scaffold"]["c"], expected["c", -1])
     kept = {client: state["scaffold"]["c"] for client, state in run_folder.learnt[-1].items()}
@@ -178,7 +178,7 @@ def test_the_control_variates_of_scaffold(name: str) -> None:
 
 def test_the_bias_of_adabest_fades_with_absence() -> None:
     """Client 0 comes back after two rounds: what it knew is halved."""
-    run_folder, _ = run("adabest/part", method_of(SAID["adabest/part"] + " + all_clients()"))
+    run_folder, _ = run("adabest/part", method_of(TEXTS["adabest/part"] + " + all_clients()"))
     first, last = run_folder.learnt[0][0]["adabest"], run_folder.learnt[2][0]["adabest"]
     close(first["h"], np.array((3.0, 2.0)) - client_models(run_folder, 0)[0])
     close(
@@ -191,7 +191,7 @@ def test_the_bias_of_adabest_fades_with_absence() -> None:
 @pytest.mark.parametrize("name", ["fedcm/full", "mofedsam/full"])
 def test_the_direction_of_fedcm(name: str) -> None:
     """The last server step over two steps of rate 0.1."""
-    run_folder, problem = run(name, method_of(SAID[name]))
+    run_folder, problem = run(name, method_of(TEXTS[name]))
     for before, after, state in zip(
         [problem.w0, *run_folder.server], run_folder.server, run_folder.runs, strict=False
     ):
@@ -199,16 +199,16 @@ def test_the_direction_of_fedcm(name: str) -> None:
 
 
 def test_the_momentum_of_mime() -> None:
-    run_folder, _ = run("mime/sgdm", method_of(SAID["mime/sgdm"]))
+    run_folder, _ = run("mime/sgdm", method_of(TEXTS["mime/sgdm"]))
     close(run_folder.runs[-1].states["mime"]["m"], numbers.CASES["mime/sgdm"].state["m", -1])
     close(run_folder.runs[0].states["mime"]["m"], numbers.Q["gradient"])
 
 
 def test_fedacg_stands_at_the_mean_and_sends_from_ahead() -> None:
     run_folder, problem = run(
-        "fedacg/full", spied(method_of(SAID["fedacg/full"] + " + active_clients()"))
+        "fedacg/full", spied(method_of(TEXTS["fedacg/full"] + " + active_clients()"))
     )
-    method = method_of(SAID["fedacg/full"] + " + active_clients()")
+    method = method_of(TEXTS["fedacg/full"] + " + active_clients()")
     close(averages(method, "active_clients", run_folder, problem), run_folder.server)
     ahead = next(seen.sent for seen in SEEN if seen.round == 1)
     close(ahead, run_folder.server[0] + 0.85 * (run_folder.server[0] - problem.w0))
@@ -217,7 +217,7 @@ def test_fedacg_stands_at_the_mean_and_sends_from_ahead() -> None:
 
 @pytest.mark.parametrize("name", ["fedlesam/full", "fedlesam/part"])
 def test_the_estimated_perturbation_of_fedlesam(name: str) -> None:
-    run(name, spied(method_of(SAID[name])))
+    run(name, spied(method_of(TEXTS[name])))
     state = numbers.CASES[name].state
     for (_, t, client), eps in state.items():
         first = next(seen for seen in SEEN if (seen.round, seen.client) == (t, client))
@@ -225,18 +225,18 @@ def test_the_estimated_perturbation_of_fedlesam(name: str) -> None:
 
 
 def test_the_global_perturbation_of_fedsmoo() -> None:
-    run_folder, _ = run("fedsmoo/full", method_of(SAID["fedsmoo/full"]))
+    run_folder, _ = run("fedsmoo/full", method_of(TEXTS["fedsmoo/full"]))
     close(run_folder.runs[-1].states["smoo"]["s"], numbers.CASES["fedsmoo/full"].state["s", -1])
     close(np.linalg.norm(run_folder.runs[0].states["smoo"]["s"]), 0.5)
 
 
 def test_the_scores_and_choices_of_fedfsa() -> None:
-    run_folder, problem = run("fedfsa/full", method_of(SAID["fedfsa/full"]))
+    run_folder, problem = run("fedfsa/full", method_of(TEXTS["fedfsa/full"]))
     state = numbers.CASES["fedfsa/full"].state
     for client, model in client_models(run_folder, 0).items():
         close((model - problem.w0) ** 2, state["scores", 0, client])
         assert run_folder.learnt[0][client]["fsa"]["chosen"].tolist() == state["top", 0][client]
-    run_folder, _ = run("fedfsa/reverse", method_of(SAID["fedfsa/reverse"]))
+    run_folder, _ = run("fedfsa/reverse", method_of(TEXTS["fedfsa/reverse"]))
     chosen = [run_folder.learnt[0][client]["fsa"]["chosen"].tolist() for client in (0, 1)]
     assert chosen == numbers.CASES["fedfsa/reverse"].state["top", 0]
 
@@ -304,8 +304,8 @@ def test_swa_captures() -> None:
         torch.tensor([w], dtype=torch.float64)
         for w in (99.0, 99.0, 99.0, 98.0, *numbers.SWA["models"])
     ]
-    for said_start in (start, start / len(models)):
-        found = follow(f"swa(start={said_start}, cycle={cycle})", models)
+    for start_text in (start, start / len(models)):
+        found = follow(f"swa(start={start_text}, cycle={cycle})", models)
         assert found[:start] == [None] * start
         close(found[start], [98.0])  # the model before the start, until the first capture
         close([found[t] for t in numbers.SWA["captured"]], [[w] for w in numbers.SWA["average"]])

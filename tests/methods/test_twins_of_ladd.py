@@ -34,7 +34,7 @@ GROUPS = [[0, 3], [1], [2, 4]]
 
 
 class RecordingRunFolder(RunFolder):
-    """Keeps the models and the desks of every round."""
+    """Keeps the models and the server states of every round."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ def network(w0: np.ndarray) -> nn.Module:
 def experiment(
     text: str, x: list[np.ndarray], w0: np.ndarray, plan: Plan, **more: Any
 ) -> Experiment:
-    """Clients hold masks that are wrong everywhere; nobody may look at them."""
+    """Clients hold masks that are wrong everywhere; no method may use them."""
     pairs = [(torch.from_numpy(one), torch.full((len(one), SIDE, SIDE), 7)) for one in x]
     test = (pairs[0][0], torch.zeros(len(x[0]), SIDE, SIDE, dtype=torch.long))
     local = LocalTraining(

@@ -113,7 +113,7 @@ def test_curvature_can_be_had(
 def test_a_stack_of_clients_gives_what_each_gives(
     spec: ModelSpec, shape: tuple[int, ...], made: tuple[int, ...], relus: int, last: int
 ) -> None:
-    """As rows of one tensor; torch cannot do that with an LSTM, whose clients are visited one by
+    """As rows of one tensor; torch cannot do that with an LSTM, whose clients train one by
     one."""
     module, x = spec.build(shape, 6).double(), inputs(spec, shape)
     named = {

@@ -68,12 +68,12 @@ def test_a_cell_is_run_continued_and_checked(
     small = replace(grid.COLUMNS["digits"], rounds=4, window=2)
     monkeypatch.setitem(grid.COLUMNS, "digits", small)
     cell = Cell("digits", "fedsam")
-    said: list[str] = []
+    printed: list[str] = []
     trials = len(cell.trials)
 
     def stop(text: str) -> None:
-        said.append(text)
-        if len(said) == trials + 1:  # after the first seed
+        printed.append(text)
+        if len(printed) == trials + 1:  # after the first seed
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -114,7 +114,7 @@ def test_every_stored_cell_names_its_commit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--cells", "digits-fedsan"], "no cell of flat/equal-gradients matches 'digits-fedsan'"),
         ([], "name cells of flat/equal-gradients"),
@@ -122,7 +122,7 @@ def test_every_stored_cell_names_its_commit() -> None:
     ],
 )
 def test_wrong_use_is_refused(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["reproduce", NAME, *words]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -14,15 +14,15 @@ from fedflat.registry.specs import parse
 PAGE = Path(__file__).parents[2] / "docs" / "paper-vs-code.md"
 
 
-def said() -> list[str]:
+def texts_on_the_page() -> list[str]:
     """The texts in the last column of the first two tables."""
     rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
     cells = [row[3] for row in rows if len(row) == 4]
     return [text for cell in cells for text in re.findall(r"`([^`]+)`", cell)]
 
 
-METHODS = [text for text in said() if "(" in text and "..." not in text]
-PRESETS = [text for text in said() if "/" in text]
+METHODS = [text for text in texts_on_the_page() if "(" in text and "..." not in text]
+PRESETS = [text for text in texts_on_the_page() if "/" in text]
 
 
 def test_the_page_names_both() -> None:

@@ -43,7 +43,7 @@ def test_commands_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_describer_of_ones_own(tmp_path: Path) -> None:
-    """Every client is told the mean over all clients."""
+    """Every client is sent the mean over all clients."""
     [block] = re.findall(r"```python\n(.*?)```", DOC, re.DOTALL)
     (tmp_path / "brightness.py").write_text(block)
     ff.load_plugin(str(tmp_path / "brightness.py"))

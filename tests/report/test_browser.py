@@ -591,8 +591,8 @@ def test_printed_charts_are_drawn_for_the_sheet(browser: Any, report: Path) -> N
 
 CUT = """all => all.filter((box) => box.checkVisibility()).flatMap((box) => {
   const frame = box.parentElement, more = box.scrollWidth > box.clientWidth + 1;
-  const told = frame.querySelector(".sideways").checkVisibility();
-  return more === told && getComputedStyle(box).overflowX === "auto" ? [] : [box.getAttribute("aria-label")];
+  const labelled = frame.querySelector(".sideways").checkVisibility();
+  return more === labelled && getComputedStyle(box).overflowX === "auto" ? [] : [box.getAttribute("aria-label")];
 })"""
 
 

@@ -65,9 +65,9 @@ def test_curves_are_smoothed_zoomed_and_drawn_on_logarithmic_axes(page: Any) -> 
     page.get_by_role("group", name="Smoothing").get_by_text("Strong").click()
     assert training.locator("path.raw").count() == training.locator("path.line").count()
 
-    settled = loss.locator("path.line").first.get_attribute("d")
+    smoothed = loss.locator("path.line").first.get_attribute("d")
     page.get_by_role("group", name="Range").get_by_text("Whole").click()
-    assert loss.locator("path.line").first.get_attribute("d") != settled
+    assert loss.locator("path.line").first.get_attribute("d") != smoothed
     page.get_by_role("group", name="Vertical axis").get_by_text("Logarithmic").click()
     assert loss.locator("line.axis.tick").count() > 0
     page.get_by_role("group", name="Vertical axis").get_by_text("Linear").click()

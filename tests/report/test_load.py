@@ -81,7 +81,7 @@ PIPES = (
 
 
 def test_named_pipes_and_folders_in_place_of_files_do_not_hang(tmp_path: Path) -> None:
-    """Nobody writes into the pipes, so whoever waited for them would wait for ever."""
+    """No process writes into the pipes, so a reader of them would wait for ever."""
     good, bad = write_run(tmp_path / "good"), []
     for kind in (os.mkfifo, os.mkdir):
         for name in PIPES:

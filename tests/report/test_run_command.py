@@ -18,7 +18,7 @@ from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
 from fedflat.report.run_command import command
 from report.written_runs import EXPERIMENT
 
-SAID = {
+COMMANDS = {
     "plain": "fedavg --model logistic --rounds 2 --clients-per-round 2",
     "many": "'sam(rho=0.05) + feddyn(alpha=0.1)' --model 'mlp(hidden=[3])' --rounds 2 --clients-per-round 3 "
     "--sampler by_size --sampler-seed round --local-steps 3 --batch-size 5 --lr 'decay(0.1, 0.5)' --weight-decay 0.01 "
@@ -35,7 +35,7 @@ def typed_again(experiment: dict[str, Any], execution: dict[str, Any]) -> str:
     return command(ExperimentTexts.from_json(experiment), execution)
 
 
-@pytest.mark.parametrize("words", SAID.values(), ids=SAID)
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 def test_the_command_repeats_the_run(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

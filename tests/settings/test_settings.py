@@ -78,8 +78,8 @@ def stored_value(saved: dict[str, Any], one: Setting) -> Any:
 
 @pytest.mark.parametrize("one", TYPEABLE, ids=lambda one: one.name)
 def test_python_the_file_and_the_printed_command_know_every_setting(one: Setting) -> None:
-    """Said in Python it stands in run.json; the command made from there, typed, says the same
-    again."""
+    """A setting given in Python is stored in run.json, and the command printed from there gives the
+    same experiment."""
     output = {"on": "digits()", "model": "mlp()", "rounds": 12, one.name: VALUES[one.name]}
     saved = ff.experiment("fedavg", **output).as_json()
     assert stored_value(saved, one) == VALUES[one.name]

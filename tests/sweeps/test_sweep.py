@@ -148,7 +148,7 @@ def test_a_sweep_goes_on_in_its_folder(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["fedavg", "--search", "random"], "needs the number of trials"),
         (["fedsam(rho={0.1, 0.1})"], "is there twice"),
@@ -158,9 +158,9 @@ def test_a_sweep_goes_on_in_its_folder(
         (["fedavg", "--resume", "runs/none"], "Leave out METHOD"),
     ],
 )
-def test_mistakes(words: Sequence[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes(words: Sequence[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", *words, "--on", DATA, "--rounds", "1"]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_closing_brace_alone_is_refused() -> None:

@@ -290,7 +290,7 @@ def test_a_domain_is_searched_in_the_whole_database() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queries", "database", "said"),
+    ("queries", "database", "message"),
     [
         ([0.0, 500.0], [3.0], "1 of the 2 queries of the test set 'test' have no database image"),
         ([500.0], [3.0], "'test' has no recall, since none of its 1 queries has a database image"),
@@ -300,7 +300,7 @@ def test_a_domain_is_searched_in_the_whole_database() -> None:
     ],
 )
 def test_queries_without_an_answer_are_announced(
-    queries: list[float], database: list[float], said: str | None
+    queries: list[float], database: list[float], message: str | None
 ) -> None:
     targets = torch.cat([line(queries, QUERY), line(database, DATABASE)])
     here = torch.cat([line([0.0], QUERY), line([3.0, 90.0], DATABASE)])
@@ -308,4 +308,4 @@ def test_queries_without_an_answer_are_announced(
         [(torch.zeros(3, 2), here)], test=(torch.zeros(len(targets), 2), targets)
     ).open(0)
     remark = Retrieval().remark(fed)
-    assert remark == "" if said is None else said in remark
+    assert remark == "" if message is None else message in remark

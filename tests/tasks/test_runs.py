@@ -102,7 +102,7 @@ def test_further_test_sets_have_scores_of_their_own(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "classes to be told apart": (
+    "two classes at least": (
         ("fedavg", "diabetes(clients=6)", "classification()"),
         "these data have none",
     ),

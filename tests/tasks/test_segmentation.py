@@ -41,7 +41,7 @@ def scenes() -> Federation:
 
 @dataclass(frozen=True, repr=False)
 class TwoClients(DataSpec):
-    """The same, said as data."""
+    """The same, given as data."""
 
     def open(self, seed: int) -> Federation:
         return scenes()

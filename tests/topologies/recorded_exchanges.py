@@ -22,7 +22,7 @@ from quadratic import experiment
 
 @dataclass
 class Spy(RunFolder):
-    """A book that keeps the models of every slot after every round."""
+    """A run folder that keeps the models of every slot after every round."""
 
     models: list[dict[str, Model]] = field(default_factory=list)
     states: list[dict[str, Any]] = field(default_factory=list)

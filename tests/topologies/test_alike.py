@@ -32,7 +32,7 @@ def towns(*parts: list[int]) -> PartitionedFederation:
 
 
 def test_clusters_are_the_groups() -> None:
-    """Three clusters of shares that nobody could put otherwise; none is empty, nobody is lost."""
+    """Three clusters of shares that have one right clustering; none is empty, no client is lost."""
     vectors = np.array(
         [[0.9, 0.1], [0.1, 0.9], [0.88, 0.12], [0.5, 0.5], [0.12, 0.88], [0.52, 0.48]]
     )

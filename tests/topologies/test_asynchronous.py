@@ -69,7 +69,8 @@ WEIGHTS = {
 
 
 def setting(rounds: int = 12) -> tuple[Problem, Plan]:
-    """Eight clients of unequal sizes; orders for all of them in every round, and nobody given."""
+    """Eight clients of unequal sizes; batch orders for all of them in every round, and no
+    cohorts."""
     problem = random_problem(5, clients=8)
     return problem, random_plan(6, problem, rounds=rounds, cohort=8, momentum=0.5, wd=0.01)
 
@@ -310,7 +311,7 @@ def test_kill_9_in_the_middle(topology: str, rounds: int, tmp_path: Path) -> Non
 
 
 class Counting(Spy):
-    """A book that looks at what is under way."""
+    """A run folder that looks at the broadcasts in flight."""
 
     kept: list[list[int]]
 

@@ -26,11 +26,11 @@ from quadratic import experiment as on_quadratics
 from topologies.recorded_exchanges import Spy, replay
 
 GROUPS = [[0, 3, 5], [1, 4], [2, 6], [7]]
-SAID = "given_groups([[0, 3, 5], [1, 4], [2, 6], [7]])"
+GROUPS_TEXT = "given_groups([[0, 3, 5], [1, 4], [2, 6], [7]])"
 
 
 def setting(seed: int, superclients: list[list[int]]) -> tuple[Problem, Plan]:
-    """Eight clients of unequal sizes in four superclients, of which these are visited; orders for
+    """Eight clients of unequal sizes in four superclients, of which these train; batch orders for
     all of them."""
     problem = random_problem(seed, clients=8)
     plan = random_plan(seed + 1, problem, rounds=len(superclients), cohort=8, momentum=0.5, wd=0.01)
@@ -58,7 +58,7 @@ def test_the_twin(spec: str, R: int | None, executor: Executor) -> None:
     """Models and what is evaluated between meetings, whose weights are the examples seen since the
     last."""
     problem, plan = setting(3, [[0, 1], [2, 3], [1, 0], [3, 2], [0, 3], [2, 0], [3, 1]])
-    topology = f"bank({SAID}, R={spec})"
+    topology = f"bank({GROUPS_TEXT}, R={spec})"
     chains = clients_of_models(problem, plan, topology)
     for each, cohort in zip(chains, plan.cohorts, strict=True):
         assert [sorted(chain) for chain in each] == [GROUPS[i] for i in cohort]

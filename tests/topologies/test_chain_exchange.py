@@ -46,7 +46,7 @@ class Ahead(Within):
     choice: str = "first"
     absent: int | None = None
     order: list[int] = field(default_factory=list)
-    """Who was visited."""
+    """The clients that were asked."""
 
     def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         yield from self.pool.run(requests)
@@ -120,7 +120,7 @@ class Noting(RunFolder):
 
 
 def test_who_is_missing_ends_its_own_chain_only() -> None:
-    """Those behind it are not visited, the others are, and it is written down."""
+    """Clients after it in the chain are not asked, the others are, and the failure is recorded."""
     exp = experiment(
         f"fedseq({UNEQUAL})", rounds=1, min_replies=1, sampler=ClientSampler(clients=5)
     )

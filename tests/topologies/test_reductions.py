@@ -61,7 +61,7 @@ def test_a_chain_of_one_client_each_is_the_star(
 
 
 def test_fedseq_with_chains_of_one_is_fedavg() -> None:
-    """In a word each, whoever is drawn."""
+    """By one option each, whichever clients are selected."""
     alone = train(experiment("fedavg + sam(0.1)"), executor=InProcess(threads=1))
     for output in (f"fedseq({SINGLE})", "fedseq(random(d_min=1, k_max=1))"):
         found = train(experiment(f"{output} + sam(0.1)"), executor=InProcess(threads=1))

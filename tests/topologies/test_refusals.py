@@ -209,7 +209,7 @@ def test_a_piece_that_did_not_say_what_it_sends() -> None:
 
 @dataclass(frozen=True, repr=False)
 class Wild(Topology):
-    """Asks whom it was told to, whatever that is."""
+    """Selects the given chains, valid or not."""
 
     asks: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]
 

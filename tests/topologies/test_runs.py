@@ -331,7 +331,7 @@ class Ring(ff.Topology):
 
 @pytest.mark.slow
 def test_a_topology_of_ones_own_on_the_command_line(tmp_path: Path) -> None:
-    """Written in a file outside the package, said by text, in workers too."""
+    """Written in a file outside the package, named in a text, in workers too."""
     (tmp_path / "my_ring.py").write_text(PLUGIN)
     common = ["--on", "digits(clients=4)", "--model", "logistic", "--rounds", "2", "--quiet"]
     common += ["--clients-per-round", "1"]

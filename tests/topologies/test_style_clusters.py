@@ -304,7 +304,7 @@ def test_averages_of_the_model_that_stands_for_all_are_what_is_reported() -> Non
 
 @pytest.mark.parametrize("parts", ["cls", "all", "nothing"])
 def test_ladd_is_self_training_in_clusters(parts: str) -> None:
-    """The same bits, said in one text or in two."""
+    """The same bits, by one text or by two."""
     shared = {"cls": "trunk", "all": "nothing", "nothing": "all"}[parts]
     more = "kd=1.0, sure=0.4, t_start=2"
     topology = f"style_clusters(by_style(fewest=2, most=5), shared='{shared}')"

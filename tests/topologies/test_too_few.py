@@ -24,7 +24,7 @@ from topologies.test_chain_exchange import BANK, Ahead, Within
 
 @dataclass
 class Without(Within):
-    """Nobody hears of some clients in the rounds from one on."""
+    """Some clients never reply from one round on."""
 
     absent: Sequence[int]
     since: int = 0

@@ -23,7 +23,7 @@ from topologies.recorded_exchanges import Spy, replay
 MORE: list[dict[str, Any]] = [{}, {"wd": 0.01, "momentum": 0.5, "clip": 2.0}]
 EXECUTORS = [InProcess(threads=1), Stacked()]
 GROUPS = [[0, 3, 5], [1, 4], [2, 6]]
-SAID = "given_groups([[0, 3, 5], [1, 4], [2, 6]])"
+GROUPS_TEXT = "given_groups([[0, 3, 5], [1, 4], [2, 6]])"
 
 
 def same(actual: Any, expected: Any) -> None:
@@ -69,12 +69,12 @@ def test_superclients_run_in_an_order_drawn_in_every_round() -> None:
             assert sorted(received[t][-1]) == GROUPS[i]
     assert len({tuple(chain) for each in received for chain in each if len(chain) == 3}) > 1
     twin = chains.run(problem, plan, received)
-    same(replay("fedavg", problem, plan, f"chains(groups={SAID})").params(), twin.server)
+    same(replay("fedavg", problem, plan, f"chains(groups={GROUPS_TEXT})").params(), twin.server)
 
 
 def order_of(problem: Problem, plan: Plan, t: int, i: int) -> list[int]:
     """The order of a superclient's requests, as the topology says it."""
-    topology = parse(f"chains(groups={SAID})", "topology")
+    topology = parse(f"chains(groups={GROUPS_TEXT})", "topology")
     setup = prepare(experiment(parse("fedavg", "method"), problem, plan, topology=topology))
     [chain] = [chain for chain in setup.server.select(t)["server"] if chain[0] in GROUPS[i]]
     return list(chain)
@@ -97,7 +97,7 @@ def test_clusters_with_a_part_of_their_own(common: int, executor: Executor) -> N
         "fedavg",
         problem,
         plan,
-        f"clusters({SAID}, shared={shared})",
+        f"clusters({GROUPS_TEXT}, shared={shared})",
         layers=layers,
         executor=executor,
     )
@@ -110,7 +110,7 @@ def test_clusters_with_a_part_of_their_own(common: int, executor: Executor) -> N
 def test_clusters_that_meet(every: int, more: dict[str, Any]) -> None:
     problem, plan = setting(every, **more)
     twin = clusters.run(problem, plan, GROUPS, every=every)
-    run_folder = replay("fedavg", problem, plan, f"hierarchy({SAID}, every={every})")
+    run_folder = replay("fedavg", problem, plan, f"hierarchy({GROUPS_TEXT}, every={every})")
     for c in range(3):
         same(run_folder.params(f"cluster{c}"), [models[c] for models in twin.models])
     # what is reported is their mean, between meetings too: the loss of each evaluation is the loss

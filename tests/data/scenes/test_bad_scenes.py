@@ -102,8 +102,8 @@ HARMS: dict[str, tuple[Harm, str]] = {
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("on", SETS)
 def test_one_bad_file(on: str, harm: str, tmp_path: Path) -> None:
-    """Whoever reads all examples is told which file is wrong and why; GTA5's masks may have other
-    sizes."""
+    """Reading all examples raises an error that names the wrong file and why; GTA5's masks may have
+    other sizes."""
     make, images, masks = SETS[on]
     make(tmp_path)
     folder = tmp_path / on.partition("(")[0]

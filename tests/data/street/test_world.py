@@ -90,12 +90,14 @@ def no_cars() -> Cars:
 
 
 def masked(place: Town, camera: Camera, cars: Cars | None = None) -> np.ndarray:
-    """The mask of what a camera sees of a town, with these cars and nobody."""
+    """The mask of what a camera sees of a town, with these cars and no_people."""
     rng = np.random.default_rng(0)
-    nobody = Figures(*(getattr(place.figures, name)[:0] for name in Figures.__dataclass_fields__))
+    no_people = Figures(
+        *(getattr(place.figures, name)[:0] for name in Figures.__dataclass_fields__)
+    )
     light, lens = Light.sample(WEATHERS["sun"], rng), Lens.sample("real", rng)
     cars = cars or no_cars()
-    traffic = Traffic(cars, np.zeros(len(cars.tall), np.int64), nobody, np.zeros(0, np.int64))
+    traffic = Traffic(cars, np.zeros(len(cars.tall), np.int64), no_people, np.zeros(0, np.int64))
     return pictures(place, [camera], traffic, light, lens, [rng])[1][0]
 
 

@@ -94,7 +94,7 @@ def test_a_model_that_sleeps_is_most_of_it(done: Done) -> None:
 
 
 def test_where_the_time_went(done: Done) -> None:
-    """Visits are where they are made."""
+    """Time in requests is counted where clients run."""
     assert done.profile.categories["evaluation"] > 0
     assert done.profile.rounds == 3
     if done.profile.workers:

@@ -36,7 +36,7 @@ def follow(folder: Path, name: str) -> list[dict[str, Any]]:
     ) as run_folder:
         with pytest.raises(KeyboardInterrupt):
             train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(2))
-        for beyond in (3, 4):  # what a run that was killed had told beyond its checkpoint
+        for beyond in (3, 4):  # rows of a killed run beyond its checkpoint
             run_folder.write({**rows(folder)[-1], "round": beyond})
     with closing(
         LoggedRunFolder(DiskRunFolder.open(folder, print_line=messages.append), loggers_of(name))
@@ -144,7 +144,7 @@ def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return (record for record in every if record.WhichOneof("record_type") == kind)
 
     wait_for(
-        lambda: len(list(kept("history"))) == 8, "the library's own process writing all it was told"
+        lambda: len(list(kept("history"))) == 8, "the library's own process writing all it was sent"
     )
     for record in kept("run"):
         config = {item.key: json.loads(item.value_json) for item in record.run.config.update}
@@ -165,7 +165,7 @@ def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         4,
         5,
         6,
-    ]  # the two told beyond the checkpoint are there
+    ]  # the two rows beyond the checkpoint are there
     for row, expected in zip(seen[:2] + seen[4:], written, strict=True):
         assert row["_step"] == expected["round"]
         assert {name: row[name] for name in numbers(expected)} == numbers(expected)

@@ -103,10 +103,10 @@ def test_no_number_of_any_method_changes(text: str) -> None:
 
 def test_nothing_recorded_is_nothing_done() -> None:
     setup = prepare(experiment())
-    nobody = Recorder.of(setup, None)
+    no_recorder = Recorder.of(setup, None)
     notes: dict[str, dict[str, torch.Tensor]] = {}
-    assert nobody.job(setup.job) is setup.job
-    assert nobody.on_round_start(0, [0], notes, True).metrics == ()
+    assert no_recorder.job(setup.job) is setup.job
+    assert no_recorder.on_round_start(0, [0], notes, True).metrics == ()
     assert notes == {}
     assert Recorder.of(setup, "norms,classes,features,alignment").job(setup.job) is setup.job
     assert Recorder.of(setup, "client_lambda").job(setup.job) == replace(

@@ -27,7 +27,7 @@ def test_every_paper_has_some() -> None:
 
 
 def test_a_preset_counts_the_last_rounds_as_its_paper_does() -> None:
-    """A shorter run at most its last tenth, unless it is said."""
+    """A shorter run at most its last tenth, unless one is given."""
     for preset in every():
         last = (
             10

@@ -226,7 +226,9 @@ def test_stopped_three_ways_and_resumed_is_the_same_to_the_byte(
             assert "another process is working in" in capsys.readouterr().err
         os.kill(going.pid, config)
         _, output = going.communicate()
-        if config is signal.SIGKILL:  # nobody hears them any more: they write a checkpoint and end
+        if (
+            config is signal.SIGKILL
+        ):  # no process reads their output any more: they write a checkpoint and end
             wait_for(lambda pids=runs: not any(map(alive, pids)), "the end of the runs")  # type: ignore[misc]
         else:
             assert going.returncode == 130, output

@@ -113,8 +113,8 @@ def test_what_is_kept_is_as_it_was_written(folder: Path) -> None:
 
 
 def test_the_first_rise_may_leave_the_figure() -> None:
-    """Methods that end within two points of each other are told apart, though they began at a tenth
-    of it."""
+    """Methods that end within two points of each other are distinguished, though they began at a
+    tenth of it."""
     axis = Figure().subplots()
     shown = lines(open_plan(RESULTS / "fedfsa-table1", reading=True))
     panel(axis, "", shown)

@@ -477,7 +477,7 @@ def test_superclients_are_where_clients_stay_together(method: str, liars: int, g
 
 
 def test_groups_that_clients_describe_themselves_for() -> None:
-    """Nobody lies before the groups are known; then attackers are in half of them."""
+    """No client attacks before the groups are known; then attackers are in half of them."""
     exp = ff.experiment(
         "fedseq(groups=greedy(psi='labels', tau='gini', d_min=250, k_max=6))", **RUN, attack=FLIP
     )
