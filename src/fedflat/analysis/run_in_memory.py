@@ -28,17 +28,14 @@ class RunInMemory(LoadedRun):
 
     @cached_property
     def experiment(self) -> Experiment:
-        """The experiment of the run."""
         return self.setup.exp
 
     @cached_property
     def setup(self) -> RunSetup:
-        """Data and learner of the run."""
         return self.last.setup
 
     @property
     def store(self) -> AnalysisStore:
-        """The analyses of the run."""
         return AnalysisStore(self.place / "analysis", "in memory")
 
     @property
@@ -48,7 +45,6 @@ class RunInMemory(LoadedRun):
 
     @cached_property
     def models(self) -> dict[str, Model]:
-        """The last models by name."""
         return dict(self.last.models)
 
     @property
@@ -58,7 +54,6 @@ class RunInMemory(LoadedRun):
 
     @cached_property
     def checkpoint_round(self) -> int | None:
-        """None: the run has ended."""
         return None
 
     @cached_property

@@ -47,7 +47,6 @@ class Mixup(Piece):
             )
 
     def batch(self, v: ClientContext, batch: Batch) -> Batch:
-        """Return the blended batch."""
         alpha = at(self.alpha, v.round)
         return v.transform(batch, lambda one, rng: augment.mixup(one, alpha, rng))
 

@@ -77,7 +77,6 @@ class Bfloat16(Compression):
     key = "bfloat16"
 
     def pack(self, vector: Tensor) -> Packed:
-        """Return the rounded vector."""
         return pack_bfloat16(vector)
 
 

@@ -49,7 +49,6 @@ class Clip(Piece):
         scalar("clip", "norm", self.norm, open_low=True)
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """Return the clipped gradient."""
         g, limit = grad(w), at(self.norm, v.round)
         length: Tensor = torch.linalg.vector_norm(g, dim=-1, keepdim=True).clamp(min=limit)
         # Reading the result on a GPU would wait for it, so the short cut is for CPUs.
@@ -98,7 +97,6 @@ class Momentum(Piece):
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """Return the new buffer."""
         m, g = v.scratch["m"], grad(w)
         v.scratch["m"] = g if m is None else torch.add(g, m, alpha=at(self.mu, v.round))
         return v.scratch["m"]  # type: ignore[no-any-return]

@@ -70,7 +70,6 @@ class Train(Instruction):
         return local_work(job.pieces, examples, samples)
 
     def run(self, client: LocalWork) -> Any:
-        """Train the client."""
         return client.local_train()
 
 
@@ -93,7 +92,6 @@ class FineTune(Instruction):
         return local_work(job.pieces, examples, samples)
 
     def run(self, client: LocalWork) -> Any:
-        """Train the client."""
         return client.local_train()
 
 
@@ -106,7 +104,6 @@ class Gradient(Instruction):
     upload_vectors = full_gradients = 1
 
     def run(self, client: LocalWork) -> Any:
-        """Compute the gradient."""
         return client.full_gradient()
 
 
@@ -120,7 +117,6 @@ class Evaluate(Instruction):
     """
 
     def run(self, client: ClientWork) -> Outcome:
-        """Evaluate the model."""
         held_out = client.data.own_test
         if held_out is None:
             raise SettingError(
@@ -208,7 +204,6 @@ class LabelCounts(Describer):
             )
 
     def describe(self, client: ClientWork) -> Tensor:
-        """Count the labels."""
         return (
             torch.bincount(client.data.labels, minlength=client.data.examples.classes)
             .double()
@@ -234,10 +229,8 @@ class Describe(Instruction):
         object.__setattr__(self, "needs_model", self.by.needs_model)
 
     def job(self, job: ClientJob) -> ClientJob:
-        """Return the describer's job."""
         return self.by.job(replace(job, seed=derive(job.seed, "describe")))
 
     def run(self, client: ClientWork) -> Outcome:
-        """Compute the description."""
         found, samples = {"vector": self.by.describe(client)}, self.by.samples(client)
         return client.answer("describe", found, examples=len(client.data), samples=samples)

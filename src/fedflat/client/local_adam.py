@@ -50,7 +50,6 @@ class LocalAdam(Piece):
         scalar("local_adam", "weight decay", self.decay)
 
     def check(self, model_info: ModelInfo) -> None:
-        """Refuse local momentum."""
         if any(isinstance(piece, Momentum) for piece in model_info.pieces):
             raise SettingError(
                 "local_adam has a first moment of its own, so local momentum cannot be added to "
@@ -58,7 +57,6 @@ class LocalAdam(Piece):
             )
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Start the moments."""
         before = self.moments_before(v)
         zero = torch.zeros_like(w)
         start = {"m": zero, "v": zero, "t": torch.zeros_like(w[..., :1])}
@@ -71,7 +69,6 @@ class LocalAdam(Piece):
         return {}
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """Return Adam's step."""
         g, s = grad(w), v.scratch
         s["m"] = torch.lerp(g, s["m"], self.b1)
         s["v"] = self.b2 * s["v"] + (1 - self.b2) * g * g
@@ -93,7 +90,6 @@ class PersistentLocalAdam(LocalAdam):
         return v.state
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Store the moments."""
         v.state.update({name: v.scratch[name] for name in MOMENTS})
         return w
 

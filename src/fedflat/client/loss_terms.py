@@ -144,6 +144,5 @@ class Man(Term):
                 hook.remove()
 
     def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: list[Tensor]) -> Tensor:
-        """Return the value of the term."""
         scale = at(self.zeta, v.round) * (0.5 if self.man_scale == "repo" else 1.0)
         return scale * torch.stack(seen).sum()

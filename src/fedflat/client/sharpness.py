@@ -74,7 +74,6 @@ class Asam(Piece):
         return 2
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Compute the mask of weights."""
         v.scratch["weights"] = weights(v.layout).to(w.device)
         return w
 

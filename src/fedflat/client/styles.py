@@ -53,7 +53,6 @@ class Restyle(Piece):
         """Return the images in these styles."""
 
     def shared_with_clients(self, descriptions: Descriptions) -> Mapping[str, Tensor]:
-        """Return the whole bank."""
         styles: Sequence[Tensor] = descriptions[self.describers[0]]
         if len({rows.shape[1] for rows in styles}) > 1:
             raise SettingError(
@@ -105,7 +104,6 @@ class Cfsi(Restyle):
 
     @property
     def describers(self) -> tuple[Describer, ...]:
-        """The amplitudes."""
         return (Spectra(self.share),)
 
     def restyle(self, images: Tensor, styles: Tensor, rng: torch.Generator) -> Tensor:

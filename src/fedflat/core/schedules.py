@@ -78,7 +78,6 @@ class Decay(Schedule):
 
     @property
     def bounds(self) -> tuple[float, ...]:
-        """The start value."""
         return (self.value,)
 
     def __call__(self, round: int) -> float:
@@ -103,7 +102,6 @@ class Warmup(Schedule):
 
     @property
     def bounds(self) -> tuple[float, ...]:
-        """First and last value."""
         return (self.first, self.last)
 
     def __call__(self, round: int) -> float:
@@ -127,7 +125,6 @@ class Cosine(Schedule):
 
     @property
     def bounds(self) -> tuple[float, ...]:
-        """First and last value."""
         return (self.first, self.last)
 
     def __call__(self, round: int) -> float:
@@ -154,7 +151,6 @@ class Cyclic(Schedule):
 
     @property
     def bounds(self) -> tuple[float, ...]:
-        """Largest and smallest value."""
         return (self.high, self.low)
 
     def __call__(self, round: int) -> float:
@@ -200,7 +196,6 @@ class Steps(Schedule):
 
     @property
     def bounds(self) -> tuple[float, ...]:
-        """All values."""
         return self.values
 
     def __call__(self, round: int) -> float:
@@ -231,7 +226,6 @@ class Poly(Schedule):
 
     @property
     def bounds(self) -> tuple[float, ...]:
-        """First and last value."""
         return (self.value, 0.0)
 
     def __call__(self, round: int) -> float:

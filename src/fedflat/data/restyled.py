@@ -27,7 +27,6 @@ class Restyled(DelegatingExamples):
 
     @property
     def augments(self) -> bool:
-        """Always True."""
         return True
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:

@@ -51,16 +51,13 @@ class Targetless(DelegatingExamples):
 
     @property
     def has_classes(self) -> bool:
-        """Always False."""
         return False
 
     @property
     def labels(self) -> NoReturn:
-        """Always an error."""
         raise SettingError(WHY)
 
     def retargeted(self, targets: Tensor) -> NoReturn:
-        """Always an error."""
         raise SettingError(WHY)
 
 

@@ -157,11 +157,9 @@ class SequentialClientPool(ClientPool):
         return ahead == 0
 
     def submit(self, request: Request) -> None:
-        """Take a request."""
         self.queue.append(request)
 
     def collect(self) -> Sequence[PoolOutcome]:
-        """Answer the next request."""
         return [self.answer(self.queue.popleft())] if self.queue else []
 
     @abstractmethod

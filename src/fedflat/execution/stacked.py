@@ -118,11 +118,9 @@ class PartPool(ClientPool):
             self._send_part()
 
     def collect(self) -> Sequence[PoolOutcome]:
-        """Wait for a part."""
         return self.workers.collect()
 
     def recover(self) -> None:
-        """Replace workers that died."""
         self.workers.recover()
 
     def _send_part(self) -> None:

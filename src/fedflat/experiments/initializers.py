@@ -119,7 +119,6 @@ class FromWeights(LoadedWeights):
         _check("from_weights", "path", self.path, self.keep)
 
     def weights(self) -> Named:
-        """Read the file."""
         content = self._content()
         try:
             return state_dict_in(content) if _is_torch(content) else tensors_in(content)
@@ -165,7 +164,6 @@ class FromRun(LoadedWeights):
         _check("from_run", "folder", self.folder, self.keep)
 
     def weights(self) -> Named:
-        """Read the model of the run."""
         end, name = self._found()
         return read_model(Path(self.folder), end, name)
 

@@ -61,7 +61,6 @@ class AdaBest(Piece):
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """Return ``g - mu h_k``."""
         h: Tensor | None = v.scratch["h"]
         return grad(w) if h is None else torch.sub(grad(w), h, alpha=at(self.mu, v.round))
 

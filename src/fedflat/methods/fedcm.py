@@ -55,7 +55,6 @@ class Mix(Piece):
             )
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """Return ``a g + (1 - a) D``."""
         a = at(self.a, v.round)
         return torch.add(a * grad(w), v.inbox["direction"], alpha=1 - a)
 

@@ -76,11 +76,9 @@ class Decorrelation(Term):
             raise SettingError("feddecorr compares features, and the last layer has only one.")
 
     def hooks(self, module: nn.Module) -> AbstractContextManager[list[Tensor]]:
-        """Collect the features."""
         return observed_features(module)
 
     def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: list[Tensor]) -> Tensor:
-        """Return the value of the term."""
         if len(seen[0]) < 2:
             return output.new_zeros(())
         return at(self.coef, v.round) * correlation_penalty(seen[0], self.scale)

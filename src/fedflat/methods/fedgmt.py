@@ -59,7 +59,6 @@ class TrajectoryTerm(Term):
             check_classes("fedgmt", model_info)
 
     def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: Any) -> Tensor:
-        """Return the value of the term."""
         gamma = at(self.gamma, v.round)
         if not gamma:
             return output.new_zeros(())
@@ -88,7 +87,6 @@ class TrajectoryDual(Piece):
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """Return ``g + h_k / beta``."""
         return torch.add(grad(w), v.state["h"], alpha=1 / self.beta)
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:

@@ -54,11 +54,9 @@ class RelaxedStart(Piece):
         return self._relaxed(v, w) if self.origin == "start" else w
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Return the relaxed start."""
         return w if self.origin == "start" else self._relaxed(v, w)
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Store the client's own model."""
         v.state["last"] = v.end
         return w
 
@@ -75,7 +73,6 @@ class InitialModel(ServerPiece):
     stateful = True
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """Send both models."""
         first = context.state.setdefault("first", broadcast.params)
         return send(broadcast.enclose(self.key, first=first))
 

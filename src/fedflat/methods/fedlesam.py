@@ -54,7 +54,6 @@ class Lesam(Piece):
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """Return ``g(w + eps_k)``."""
         return grad(w + v.scratch["eps"])
 
 
@@ -82,13 +81,11 @@ class IndexedLesam(Piece):
         scalar("fedlesam", "rho", self.rho)
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Compute the perturbation."""
         direction = one_number_per_tensor(v.inbox["back"], v.layout)
         v.scratch["eps"] = at(self.rho, v.round) * direction
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """Return ``g(w + eps)``."""
         return grad(w + v.scratch["eps"])
 
 

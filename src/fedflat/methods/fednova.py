@@ -64,7 +64,6 @@ class NormalizedUpdate(Piece):
     uploads_statistics = "its number of steps, and the sum of their weights"
 
     def check(self, model_info: ModelInfo) -> None:
-        """Refuse local Adam."""
         if any(isinstance(piece, LocalAdam) for piece in model_info.pieces):
             raise SettingError(
                 "fednova divides an update by the weights of its gradients, which local Adam "

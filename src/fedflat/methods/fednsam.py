@@ -47,12 +47,10 @@ class MomentumSam(Piece):
         scalar("fednsam", "rho", self.rho)
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Compute the perturbation."""
         v.scratch["eps"] = -at(self.rho, v.round) * unit(v.inbox["m"])
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """Return ``g(w + eps)``."""
         return grad(w + v.scratch["eps"])
 
 

@@ -50,7 +50,6 @@ class NotTrueDistillation(Term):
         check_classes("fedntd", model_info, one_label=True)
 
     def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: Any) -> Tensor:
-        """Return the value of the term."""
         known = scores_of(v, Model(v.sent, v.sent_buffers), batch)
         others = _other_classes(batch.labels, output.shape[-1])
         apart = divergence(known.gather(1, others), output.gather(1, others), self.T)

@@ -66,7 +66,6 @@ class Smoo(Piece):
         return grad(w + eps)
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Send the dual."""
         v.outbox["mu"] = (
             v.state["mu"] - v.scratch["eps"] if self.s_from == "mu_minus_eps" else v.state["mu"]
         )

@@ -93,7 +93,6 @@ class ProximalProbe(Piece):
         return batch
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """Return ``g(w + eps)``."""
         change = w - v.sent
         ascent = change if self.proximal == "l2" else self._divergence_gradient(v, w)
         if "mask" in v.scratch:

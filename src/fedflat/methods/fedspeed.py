@@ -54,7 +54,6 @@ class Blend(Piece):
         return 2
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """Return ``(1-a) g1 + a g2``."""
         g1 = grad(w)
         g2 = grad(torch.add(w, unit(g1), alpha=at(self.rho, v.round)))
         return torch.lerp(g1, g2, at(self.a, v.round))

@@ -41,7 +41,6 @@ class Calibration(Term):
         check_classes(self.key, model_info)
 
     def scores(self, v: ClientContext, output: Tensor) -> Tensor:
-        """Return the calibrated scores."""
         if "counts" not in v.scratch:
             v.scratch["counts"] = v.class_counts().to(output)
         return self.calibrated(v, output, v.scratch["counts"])

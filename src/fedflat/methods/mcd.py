@@ -131,7 +131,6 @@ class Discrepancy(Term):
             hook.remove()
 
     def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: Any) -> Tensor:
-        """Return the value of the term."""
         step = _STEP.get() or self.form
         if step in (FIT, "steps"):
             return output.new_zeros(())

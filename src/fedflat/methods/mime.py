@@ -77,7 +77,6 @@ class MimeLite(Piece):
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """Return ``g(w) + b m``."""
         return _with_momentum(self, v, grad(w))
 
 

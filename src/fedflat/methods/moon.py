@@ -99,7 +99,6 @@ class ModelContrast(Term):
         return observed_features(module)
 
     def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: list[Tensor]) -> Tensor:
-        """Return the value of the term."""
         if "last" not in v.state:
             return output.new_zeros(())
         if v.scratch.get("batch") is not batch:

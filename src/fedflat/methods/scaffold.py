@@ -63,7 +63,6 @@ class Scaffold(Piece):
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
-        """Return ``g - c_k + c``."""
         shift: Tensor = v.scratch["shift"]
         return grad(w) + shift
 

@@ -156,7 +156,6 @@ class Swa(ModelAverage):
         state.update(mean=mean, captured=torch.tensor(n))
 
     def params(self, state: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
-        """Return the mean so far."""
         return state.get("mean")
 
 
@@ -225,7 +224,6 @@ class Ema(ModelAverage):
         state["ema"] = gamma * state["ema"] + (1 - gamma) * after if "ema" in state else after
 
     def params(self, state: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
-        """Return the mean so far."""
         return state.get("ema")
 
 
@@ -245,7 +243,6 @@ class ActiveClients(ModelAverage):
     def on_reply(
         self, state: AverageState, client_state: AverageState, info: RunInfo, reply: Reply
     ) -> None:
-        """Add a client's model."""
         seen = int(state.get("count", 0))
         model = params_of_reply(reply)
         state["mean"] = torch.lerp(state["mean"], model, 1 / (seen + 1)) if seen else model
@@ -258,7 +255,6 @@ class ActiveClients(ModelAverage):
         state["count"] = torch.tensor(0)
 
     def params(self, state: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
-        """Return the mean of the round."""
         return state.get("mean")
 
 
@@ -290,5 +286,4 @@ class AllClients(ModelAverage):
         client_state["model"] = model
 
     def params(self, state: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
-        """Return the mean so far."""
         return state["mean"]

@@ -143,7 +143,6 @@ class Adagrad(Adaptive):
     key = "adagrad"
 
     def second(self, v: Tensor, square: Tensor) -> Tensor:
-        """Return the sum of squares."""
         return v + square
 
 

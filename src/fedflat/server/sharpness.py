@@ -37,7 +37,6 @@ class ServerSam(ServerPiece):
 
     @property
     def oracle_calls(self) -> int:
-        """Two exchanges."""
         return 2
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:

@@ -28,7 +28,6 @@ class Classification(Task):
         return "cnn" if len(shape) == 3 and min(shape[1:]) >= 28 else "mlp"
 
     def outputs(self, fed: Federation) -> int:
-        """One score per class."""
         return classes_of(self, fed)
 
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:
@@ -59,7 +58,6 @@ class Classification(Task):
         return cross_entropy(output, batch.targets), batch.labels.numel()
 
     def meter(self, outputs: int) -> AccuracyMeter:
-        """An `AccuracyMeter`."""
         return AccuracyMeter()
 
 

@@ -46,7 +46,6 @@ class NextCharacter(Task):
         number("next_character", "special", self.special, low=0, high=2**31, whole=True)
 
     def outputs(self, fed: Federation) -> int:
-        """One score per character."""
         return classes_of(self, fed)
 
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:
@@ -73,7 +72,6 @@ class NextCharacter(Task):
         ).sum()
 
     def meter(self, outputs: int) -> CharacterMeter:
-        """A `CharacterMeter`."""
         return CharacterMeter(self, outputs)
 
 

@@ -51,28 +51,22 @@ class OwnLoss(Task):
         return self.like.classifies
 
     def outputs(self, fed: Federation) -> int:
-        """See the task."""
         return self.like.outputs(fed)
 
     def build(self, spec: ModelSpec, shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """See the task."""
         return self.like.build(spec, shape, outputs)
 
     def epoch_size(self, data: ClientData) -> int:
-        """See the task."""
         return self.like.epoch_size(data)
 
     def reference_rows(self, targets: Any) -> Tensor | None:
-        """See the task."""
         return self.like.reference_rows(targets)
 
     @property
     def makes_batches(self) -> bool:
-        """See the task."""
         return self.like.makes_batches
 
     def batches(self, supply: Supply) -> Iterator[Batch]:
-        """See the task."""
         return self.like.batches(supply)
 
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:

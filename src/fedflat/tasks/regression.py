@@ -51,7 +51,6 @@ class Regression(Task):
         ).square().sum(), batch.targets.numel()
 
     def meter(self, outputs: int) -> RegressionMeter:
-        """A `RegressionMeter`."""
         return RegressionMeter()
 
 

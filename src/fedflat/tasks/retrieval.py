@@ -93,7 +93,6 @@ class Retrieval(Task):
         choice("retrieval", "queries", self.queries, ["with_positive", "all"])
 
     def outputs(self, fed: Federation) -> int:
-        """The width of a descriptor."""
         return self.width
 
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:
@@ -265,7 +264,6 @@ class Retrieval(Task):
         return torch.cat([query, triples], dim=2).flatten(0, 1)
 
     def meter(self, outputs: int) -> RecallMeter:
-        """A `RecallMeter`."""
         return RecallMeter(self.beyond, all_queries=self.queries == "all")
 
 

@@ -58,7 +58,6 @@ class Segmentation(Task):
 
     @property
     def segments(self) -> bool:
-        """True: predictions are masks."""
         return True
 
     @property
@@ -108,7 +107,6 @@ class Segmentation(Task):
         )
 
     def meter(self, outputs: int) -> SegmentationMeter:
-        """A `SegmentationMeter`."""
         return SegmentationMeter(outputs, self.ignore)
 
 

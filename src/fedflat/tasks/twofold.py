@@ -54,7 +54,6 @@ class Twofold(Task):
         return self.of.headline
 
     def model_for(self, shape: tuple[int, ...]) -> str:
-        """See the task ``of``."""
         return self.of.model_for(shape)
 
     def outputs(self, fed: Federation) -> int:
@@ -68,7 +67,6 @@ class Twofold(Task):
             self.of.check(fed, half, batch)
 
     def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, Count]:
-        """The sum of both losses."""
         (first, count), (second, _) = (self.of.loss(half, batch) for half in halves(output))
         return first + second, count
 

@@ -155,7 +155,6 @@ class Asynchronous(Topology):
         return {SERVER: [(client,) for client in self.in_flight(population, t).since]}
 
     def end_times(self, population: ClientPopulation, t: int) -> float:
-        """Return when the server steps."""
         return self.in_flight(population, t).moment
 
     def metrics(self, population: ClientPopulation, t: int) -> dict[str, float]:
@@ -195,7 +194,6 @@ class Asynchronous(Topology):
         )
 
     def smallest_cohort(self, population: ClientPopulation) -> int:
-        """Return the replies per step."""
         return self.buffer
 
     def expected_clients(self, population: ClientPopulation) -> int:

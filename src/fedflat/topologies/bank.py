@@ -72,7 +72,6 @@ class Bank(Topology):
 
     @property
     def merges_models(self) -> bool:
-        """True unless R is "never"."""
         return self.R != NEVER
 
     @property
@@ -182,7 +181,6 @@ class Bank(Topology):
         return mean_model((models[slot], seen[slot]) for slot in seen)
 
     def smallest_cohort(self, population: ClientPopulation) -> int:
-        """Return one chain per model."""
         return self.size(population) if self.every(population) == 1 else 1
 
     def parallel_clients(self, population: ClientPopulation) -> int:

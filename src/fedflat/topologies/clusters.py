@@ -147,7 +147,6 @@ class Clusters(Clustered):
 
     @property
     def merges_models(self) -> bool:
-        """True if anything is shared."""
         return self.shared != NOTHING
 
     @property

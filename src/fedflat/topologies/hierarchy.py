@@ -45,7 +45,6 @@ class Hierarchy(Clustered):
 
     @property
     def merges_models(self) -> bool:
-        """True: clusters merge."""
         return True
 
     def merges_after(self, population: ClientPopulation, t: int) -> bool:

@@ -107,7 +107,6 @@ class ClientSurfacesAnalysis(Analysis):
 
     @classmethod
     def sentence(cls, result: Result, headline: Headline) -> str:
-        """Return the clients."""
         clients = ", ".join(str(one["client"]) for one in result["surfaces"])
         return f"surfaces of clients {clients}"
 

@@ -62,7 +62,6 @@ class ConfusionAnalysis(Analysis):
 
     @classmethod
     def for_report(cls, result: Result, settings: Settings) -> Result:
-        """Return the matrices."""
         for matrix in result["sets"].values():
             same_length(result["names"], matrix, *matrix)
         if not result["sets"]:

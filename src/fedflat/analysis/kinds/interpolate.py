@@ -77,7 +77,6 @@ class InterpolateAnalysis(Analysis):
 
     @classmethod
     def sentence(cls, result: Result, headline: Headline) -> str:
-        """Return the barrier."""
         return f"barrier {result.get('barrier')}"
 
     @classmethod

@@ -74,7 +74,6 @@ class LocalGlobalAnalysis(Analysis):
 
     @classmethod
     def sentence(cls, result: Result, headline: Headline) -> str:
-        """Return both means."""
         local, everyone = text(result.get("local")), text(result.get("global"))
         return f"lambda_1 {local} on the clients' own data, {everyone} on everyone's data"
 

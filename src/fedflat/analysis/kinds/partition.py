@@ -45,12 +45,10 @@ class PartitionAnalysis(Analysis):
 
     @classmethod
     def sentence(cls, result: Result, headline: Headline) -> str:
-        """Return the number of clients."""
         return f"{text(result.get('clients'), ',')} clients"
 
     @classmethod
     def for_report(cls, result: Result, settings: Settings) -> Result:
-        """Return the counts."""
         counts = [shorts(row) for row in result["counts"]]
         if not counts or not counts[0]:
             raise Damaged("it has no clients")

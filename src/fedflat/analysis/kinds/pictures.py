@@ -105,5 +105,4 @@ class PicturesAnalysis(Analysis):
 
     @classmethod
     def expected(cls, headlines: Sequence[str], attacks: Sequence[str]) -> bool:
-        """True for segmentation."""
         return MIOU.name in headlines

@@ -117,7 +117,6 @@ class PlacesAnalysis(Analysis):
 
     @classmethod
     def expected(cls, headlines: Sequence[str], attacks: Sequence[str]) -> bool:
-        """True for retrieval."""
         return "recall@1" in headlines
 
 

@@ -102,7 +102,6 @@ class PlaneAnalysis(Analysis):
 
     @classmethod
     def sentence(cls, result: Result, headline: Headline) -> str:
-        """Return the number of points."""
         return f"{len(result['x'])} x {len(result['y'])} points"
 
     @classmethod

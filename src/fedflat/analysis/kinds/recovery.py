@@ -56,7 +56,6 @@ class RecoveryAnalysis(Analysis):
 
     @classmethod
     def sentence(cls, result: Result, headline: Headline) -> str:
-        """Return the distances."""
         names = ("distance", "test", "untrained")
         distance, test, untrained = (text(result.get(name)) for name in names)
         return (

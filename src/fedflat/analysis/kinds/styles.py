@@ -108,5 +108,4 @@ class StylesAnalysis(Analysis):
 
     @classmethod
     def expected(cls, headlines: Sequence[str], attacks: Sequence[str]) -> bool:
-        """True for segmentation."""
         return MIOU.name in headlines

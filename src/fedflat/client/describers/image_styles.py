@@ -51,7 +51,6 @@ class ImageStyles(Describer):
             )
 
     def describe(self, client: ClientWork) -> Tensor:
-        """Return a row for each image."""
         data = client.data
         looks = own_styles(data, client.request.client)
         parts = [

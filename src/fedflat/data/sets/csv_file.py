@@ -75,7 +75,6 @@ class CsvFile(TableSet):
         super().__post_init__()
 
     def tables(self) -> tuple[DataTable, DataTable | None]:
-        """See `TableSet.tables`."""
         train = read_csv(Path(os.path.expanduser(self.path)))
         test = None if self.test is None else read_csv(Path(os.path.expanduser(self.test)))
         return train, test

@@ -34,11 +34,9 @@ class TableInMemory(TableSet):
         return f"table(<{len(self.train)} rows of {len(self.train.columns)}>, {self.partition!r})"
 
     def tables(self) -> tuple[DataTable, DataTable | None]:
-        """See `TableSet.tables`."""
         return self.train, self.test
 
     def folder(self) -> Path:
-        """See `TableSet.folder`."""
         return Path(self.root)
 
 

@@ -77,5 +77,4 @@ class MLflow(Logger):
         self.last |= dict.fromkeys(new, round)
 
     def end(self, status: str) -> None:
-        """Note how it ended."""
         self.client.set_terminated(self.id, STATUS[status])

@@ -41,5 +41,4 @@ class TensorBoard(Logger):
         self.writer.flush()
 
     def end(self, status: str) -> None:
-        """Close the file."""
         self.writer.close()

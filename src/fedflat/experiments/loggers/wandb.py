@@ -53,7 +53,6 @@ class Wandb(Logger):
         self.run.log(dict(numbers), step=round)
 
     def end(self, status: str) -> None:
-        """Write everything out."""
         self.run.finish(exit_code=0 if status == "done" else 1)
 
 

@@ -37,7 +37,6 @@ class Alignment(Metric):
     )
 
     def cost(self, setup: RunSetup) -> str:
-        """One vector to keep."""
         one = size(setup.job.learner.flat.layout.dim * setup.job.learner.dtype.itemsize)
         return (
             f"one product of two vectors a round, and one more vector ({one}) in memory and in "

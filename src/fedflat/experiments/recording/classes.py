@@ -30,7 +30,6 @@ class Classes(Metric):
     entries, unit = "class", "%"
 
     def cost(self, setup: RunSetup) -> str:
-        """A pass over the test set."""
         return "one more pass over the test set every evaluation"
 
     def check(self, setup: RunSetup) -> None:

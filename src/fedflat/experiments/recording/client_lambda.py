@@ -45,7 +45,6 @@ class ClientLambda(Metric):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Which eigenvalue it is."""
         first = "The largest" if self.k == 1 else f"The {self.k}-th largest"
         note = (
             f"{first} Hessian eigenvalue of each client's model on its own data. The line is the "
@@ -58,7 +57,6 @@ class ClientLambda(Metric):
         refuse_elsewhere(self, setup)
 
     def cost(self, setup: RunSetup) -> str:
-        """Many gradients."""
         from fedflat.flatness.spectrum import steps_of
 
         return (
@@ -78,7 +76,6 @@ class ClientLambda(Metric):
             )
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
-        """The values by client."""
         return {self.key: s.scratch[self.key]} if self.key in s.scratch else {}
 
 

@@ -42,7 +42,6 @@ class DeltaEps(Metric):
     )
 
     def cost(self, setup: RunSetup) -> str:
-        """None of its own."""
         measured = any(getattr(piece, "measure", False) for piece in setup.exp.server_pieces())
         return (
             "nothing, the method measures it"

@@ -36,24 +36,20 @@ class Drift(Metric):
     )
 
     def cost(self, setup: RunSetup) -> str:
-        """One norm an epoch."""
         return (
             "one norm at the end of each "
             f"{'local training' if _by_steps(setup.exp.local) else 'local epoch'}"
         )
 
     def pieces(self, local: LocalTraining) -> tuple[Piece, ...]:
-        """The one that measures."""
         return (EpochEnds(inside=not _by_steps(local)),)
 
     def on_reply(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
-        """Collect what it measured."""
         s.scratch.setdefault(self.key, []).append(
             torch.as_tensor(reply.metrics[DRIFT], dtype=torch.float64).reshape(-1)
         )
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
-        """The mean over all replies."""
         return (
             {self.key: float(torch.cat(s.scratch[self.key]).mean())}
             if self.key in s.scratch

@@ -60,7 +60,6 @@ class Features(Metric):
         (refuse_many_clients if self.everyone else refuse_elsewhere)(self, setup)
 
     def cost(self, setup: RunSetup) -> str:
-        """A forward pass."""
         clients = "all clients" if self.everyone else "the round's clients"
         return f"one forward pass over the data of {clients} every evaluation"
 

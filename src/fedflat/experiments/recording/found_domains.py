@@ -69,7 +69,6 @@ class _OfFoundDomains(Metric):
     """Base class of metrics of found domains."""
 
     def check(self, setup: RunSetup) -> None:
-        """The method must find domains."""
         network = _network(self, setup)
         if not hasattr(network, STUDENT) and not hasattr(network, DOMAIN):
             raise SettingError(
@@ -163,15 +162,12 @@ class DomainGraph(Metric):
     entries = "entry"
 
     def check(self, setup: RunSetup) -> None:
-        """The method must have a graph."""
         _network(self, setup)
 
     def cost(self, setup: RunSetup) -> str:
-        """Nothing."""
         return "nothing"
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
-        """The entries."""
         learner = s.setup.job.learner
         learner.load(new.model)
         return {self.key: learner.flat.module.get_buffer(ADJACENCY).flatten().tolist()}
@@ -196,7 +192,6 @@ class BranchWeight(Metric):
             )
 
     def cost(self, setup: RunSetup) -> str:
-        """Nothing."""
         return "nothing"
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:

@@ -22,9 +22,7 @@ class Norms(Metric):
     note = "The norm of the server's model."
 
     def cost(self, setup: RunSetup) -> str:
-        """Next to nothing."""
         return "one norm a round"
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
-        """The norm."""
         return {self.key: float(torch.linalg.vector_norm(new.model.params.double()))}

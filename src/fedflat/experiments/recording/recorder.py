@@ -55,7 +55,6 @@ class RoundView(RoundCallback):
     continues."""
 
     def on_reply(self, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
-        """Pass on a reply that counts."""
         if broadcast.instruction.trains:
             for metric in self.metrics:
                 with self._aside(metric):

@@ -221,7 +221,6 @@ class DiskRunFolder(RunFolder):
         )
 
     def description_store(self) -> DescriptionStore:
-        """In a subfolder."""
         return DescriptionStore(self.folder / DESCRIPTIONS, self.record.identity, self.print_line)
 
     def write_groups(self, groups: Grouped | None) -> None:
@@ -253,7 +252,6 @@ class DiskRunFolder(RunFolder):
         self._logs["metrics"].append(row)
 
     def write_recorded(self, row: Row) -> None:
-        """Append a line and flush it."""
         super().write_recorded(row)
         self._logs["recorded"].append(row)
 

@@ -67,7 +67,6 @@ class GivenGroups(Grouping):
         *,
         classes: int | None = None,
     ) -> Groups:
-        """Return the groups as given."""
         try:
             return [[operator.index(client) for client in group] for group in self.members]
         except TypeError:
