@@ -141,11 +141,16 @@ def train(
         run_folder.checkpoint(run, force=True)
         if status != "running":
             run_folder.finish(status, final_weights(setup, run))
-    center = setup.server.center(run.round, run.models)
+    return result_of(setup, status, run, run_folder.rows)
+
+
+def result_of(setup: RunSetup, status: str, run: RunState, rows: list[Row]) -> Result:
+    """The result of a run that has ended or stopped, with its last models."""
     last = LastModels(setup, final_models(setup, run))
-    modules = partial(in_memory, job.learner, last.models)
+    modules = partial(in_memory, setup.job.learner, last.models)
     models = RunModels(modules, partial(ModelCard.of_setup, setup), last)
-    return Result.of(exp, status, run, run_folder.rows, models, center)
+    center = setup.server.center(run.round, run.models)
+    return Result.of(setup.exp, status, run, rows, models, center)
 
 
 @dataclass
