@@ -190,41 +190,50 @@ class ModelInfo:
 class Piece(TextSpec):
     """Base class of client pieces; it changes nothing.
 
-    A piece is a frozen dataclass of numbers, strings and schedules.
+    A piece is a frozen dataclass of numbers, strings and schedules. Only `stage` and `key` must be
+    set. The other attributes are declarations; each default means that the piece has nothing to
+    declare. Most pieces set at most `stackable`, `state_vectors` and `upload_vectors`.
     """
 
     stage: ClassVar[Stage]
     """Its position in the order of pieces."""
     key: ClassVar[str]
     """Its name in broadcasts, replies and client state."""
-    upload_vectors: ClassVar[int] = 0
-    """Number of vectors of the model's size that it adds to a reply."""
+
+    # Speed
+    stackable: ClassVar[bool] = False
+    """True if it works on a stack of clients, with one row per client in every vector."""
+
+    # Cost: shown by `fedflat list methods`, used by clocks, and compared with real runs in tests
     state_vectors: ClassVar[int] = 0
     """Number of vectors of the model's size that it stores at each client."""
+    upload_vectors: ClassVar[int] = 0
+    """Number of vectors of the model's size that it adds to a reply."""
+    full_gradients: ClassVar[int] = 0
+    """Number of gradients over all the client's data that it computes in one exchange."""
+    extra_gradients: ClassVar[int] = 0
+    """Number of gradients of another loss that it computes in each step."""
+
+    # Privacy: `fedflat list methods NAME` prints what leaves a client
     uploads_statistics: ClassVar[str] = ""
     """What its smaller tensors in a reply reveal to the server about the client's data; empty if it
     adds none."""
     uploads_private: ClassVar[bool] = False
     """True if the vectors it sends also cover parameters that are private to the client."""
-    full_gradients: ClassVar[int] = 0
-    """Number of gradients over all the client's data that it computes in one exchange."""
-    extra_gradients: ClassVar[int] = 0
-    """Number of gradients of another loss that it computes in each step."""
+
+    # Combinations: what it cannot be used with, or what it must be given
     stateful: ClassVar[bool] = False
     """True if each ``gradient`` call changes its state, so that it must be called only once per
     step."""
+    needs_server_model: ClassVar[bool] = False
+    """True if the piece must start from the server's model and so cannot be used inside a chain.
+    Pieces with `upload_vectors` or `state_vectors` need no flag."""
     needs_mean_examples: ClassVar[bool] = False
     """True if it needs the mean number of examples per client (`ClientContext.mean_examples`)."""
     needs_cohort_order: ClassVar[bool] = False
     """True if it needs to know which clients precede its own (`ClientContext.preceding`)."""
-    needs_server_model: ClassVar[bool] = False
-    """True if the piece must start from the server's model and so cannot be used inside a chain.
-    Pieces with `upload_vectors` or `state_vectors` need no flag."""
     unsupervised: ClassVar[bool] = False
     """True if it is a loss term that replaces the task's loss and uses no targets."""
-    stackable: ClassVar[bool] = False
-    """True if it works on a stack of clients, with one row per client in every vector."""
-
     seen_domains_only: ClassVar[bool] = False
     """True if its models can be evaluated only on domains that some client has."""
 
