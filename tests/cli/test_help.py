@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import pytest
 
 import fedflat as ff
 from fedflat.cli.main import main
-from fedflat.cli.parser import CORRECTIONS, build, builtin
+from fedflat.cli.parser import CORRECTIONS, ELSEWHERE, build, builtin
 
 VERBS = builtin()
 LINES = [(name, line) for name, verb in VERBS.items() for line in getattr(verb, "EXAMPLES", ())]
@@ -75,12 +76,39 @@ def test_words_that_are_tried_for_commands(word: str, capsys: pytest.CaptureFixt
         (["--on", "cifar-10"], "Did you mean 'cifar10'?"),
         (["--on", "Tiny ImageNet"], "Did you mean 'tiny_imagenet'?"),
         (["--on", "fedavg"], "A method is the first argument."),
+        (["--on", "photos/train"], "write \"image_folder('photos/train')\", in a shell with both"),
+        (["--on", "wine.csv"], "write \"csv('wine.csv', target='COLUMN')\", in a shell with both"),
         (["--model", "resnet-18"], "Did you mean 'resnet18'?"),
     ],
 )
 def test_answers(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "fedavg", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_folder_in_place_of_a_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also one that is called as something else that has a name."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("photos", "pictures"):
+        assert main(["run", "fedavg", "--on", name]) == 2
+        assert "image_folder" not in capsys.readouterr().err
+        (tmp_path / name).mkdir()
+        assert main(["run", "fedavg", "--on", name]) == 2
+        assert f"write \"image_folder('{name}')\"" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", ELSEWHERE)
+def test_options_of_other_libraries(answer: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for word in ELSEWHERE[answer].split():
+        with pytest.raises(SystemExit):
+            main(["run", "fedavg", f"--{word}", "1"])
+        text = f"Did you mean '{answer}'?" if answer.startswith("--") else answer
+        assert text in capsys.readouterr().err, word
+    with pytest.raises(SystemExit):
+        main(["report", "runs", "--alpha", "1"])
+    assert "partition" not in capsys.readouterr().err
 
 
 def test_names_of_another_kind_for_methods(capsys: pytest.CaptureFixture[str]) -> None:

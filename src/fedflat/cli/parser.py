@@ -49,6 +49,23 @@ CORRECTIONS = {
     "serve": "deploy serve",
 }
 """Words that are tried for commands."""
+CLIENTS = 'Write the number of clients in the data set: --on "digits(lda(0), clients=100)".'
+PARTITION = 'Write the partition in the data set: --on "digits(dirichlet(0.1), clients=100)".'
+METHOD = 'The method is the first argument: fedflat run "fedprox(mu=0.1)".'
+ELSEWHERE = {
+    "--on": "data dataset",
+    "--rounds": "gr global-rounds num-rounds num-server-rounds n-rounds comm-round comm-rounds",
+    "--clients-per-round": "jr join-ratio sample fraction-fit fraction-train frac num-join-clients",
+    "--local-epochs": "epochs ls num-epochs local-ep",
+    "--batch-size": "bs lbs batch local-bs",
+    "--lr": "learning-rate lbr local-learning-rate",
+    "--seed": "init-seed random-seed",
+    "--out": "output logdir log-dir save-dir",
+    CLIENTS: "clients num-clients n-clients nc n-parties num-users num-supernodes",
+    PARTITION: "partition alpha beta niid noniid dirichlet",
+    METHOD: "method alg algo algorithm strategy mu rho",
+}
+"""What to write for options that other libraries have. A fraction of clients is a number here."""
 
 
 class Command(Protocol):
@@ -82,9 +99,7 @@ class Parser(argparse.ArgumentParser):
             )
         if unknown:
             known = getattr(read, "options", list(self._option_string_actions))
-            self.error(
-                f"unknown option {unknown[0]!r}.{nearest(unknown[0].partition('=')[0], known)}"
-            )
+            self.error(f"unknown option {unknown[0]!r}.{_instead(unknown[0], known)}")
         return read
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -102,6 +117,24 @@ class Parser(argparse.ArgumentParser):
                 f"{', '.join(known)}."
             )
         self.exit(2, f"{self.prog}: error: {message}\nSee `{self.prog} --help`.\n")
+
+
+def _instead(option: str, known: Sequence[str]) -> str:
+    """What to write in place of an unknown option.
+
+    >>> _instead("--comm_round=50", ["--rounds"]), _instead("--ruonds", ["--rounds"])
+    (" Did you mean '--rounds'?", " Did you mean '--rounds'?")
+    >>> _instead("--alpha", ["--out"])
+    ''
+    """
+    name = option.partition("=")[0]
+    word = name.lstrip("-").replace("_", "-").lower()
+    for answer, words in ELSEWHERE.items():
+        if word in words.split() and answer in known:
+            return f" Did you mean {answer!r}?"
+        if word in words.split() and not answer.startswith("-") and "--on" in known:
+            return f" {answer}"
+    return nearest(name, known)
 
 
 def build(words: Sequence[str] = ()) -> Parser:

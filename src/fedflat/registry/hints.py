@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 
@@ -28,13 +29,41 @@ def hint_for_text(text: str, names: Iterable[str]) -> str:
     "Did you mean 'cifar10'? "
     >>> hint_for_text("0,1", [])
     'Write decimals with a point: 0.1. '
+    >>> hint_for_text("fedavg,", [])
+    "Leave out the ',': values are separated by spaces. "
     """
     text = text.strip()
     if re.fullmatch(r"-?\d+,\d+", text):
         return f"Write decimals with a point: {text.replace(',', '.')}. "
+    if re.fullmatch(r"\w+(\(.*\))?,", text):
+        return "Leave out the ',': values are separated by spaces. "
     if re.fullmatch(r"[A-Za-z]\w*([ -]\w+)+", text):
         found = nearest(re.sub(r"[ -]", "", text), names)
         return f"{found.strip()} " if found else ""
+    return ""
+
+
+def hint_for_path(text: str, kind: str | None) -> str:
+    """A sentence about a path in place of a data set; empty if it is none.
+
+    >>> print(hint_for_path("data/wine.csv", "data set").strip())
+    For a table write "csv('data/wine.csv', target='COLUMN')", in a shell with both quotes.
+    >>> print(hint_for_path("./photos", "data set").strip())
+    For a folder of images write "image_folder('./photos')", in a shell with both quotes.
+    >>> hint_for_path("digits(iid())", "data set"), hint_for_path("./nets.py", "model")
+    ('', '')
+    """
+    text = text.strip()
+    if kind != "data set" or re.search(r"[()'\"\0]", text):
+        return ""
+    if text.lower().endswith(".csv"):
+        return (
+            f"For a table write \"csv({text!r}, target='COLUMN')\", in a shell with both quotes. "
+        )
+    if "/" in text or os.path.isdir(text):
+        return (
+            f'For a folder of images write "image_folder({text!r})", in a shell with both quotes. '
+        )
     return ""
 
 

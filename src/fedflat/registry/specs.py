@@ -22,7 +22,7 @@ from unicodedata import normalize
 
 from fedflat.errors import SpellingError, nearest, shown
 from fedflat.registry.builtin_modules import import_all, import_homes
-from fedflat.registry.hints import QUOTES, hint_for_kind, hint_for_text
+from fedflat.registry.hints import QUOTES, hint_for_kind, hint_for_path, hint_for_text
 from fedflat.registry.plain_values import PlainFields
 from fedflat.registry.plugins import (
     MAINS,
@@ -300,7 +300,7 @@ def _tree(text: str, kind: str) -> ast.expr:
             return ast.parse(text, mode="eval").body
     except SyntaxError as error:
         where = f" near column {error.offset}" if error.offset else ""
-        hint = hint_for_text(text, _names(kind))
+        hint = hint_for_path(text, kind) or hint_for_text(text, _names(kind))
         raise SpellingError(
             f"cannot read {shown(text)}{where}: {error.msg}. {hint}{_SHAPE}"
         ) from None
@@ -341,7 +341,7 @@ def _read(node: ast.expr, kind: str | None, text: str) -> Any:
                 return -_number(positive, text)
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
                 return tuple(_read(element, None, text) for element in elements)
-    hint = hint_for_text(text, _names(kind)) or QUOTES * (kind is None)
+    hint = hint_for_path(text, kind) or hint_for_text(text, _names(kind)) or QUOTES * (kind is None)
     where = hint if kind in (None, "method") else f"as {_a(kind)}. {hint}{_where(kind)} "
     raise SpellingError(
         f"cannot read {_source(node, text)} in {shown(text)}"
@@ -412,12 +412,11 @@ def find(name: str, kind: str | None = None) -> RegisteredName:
     if entry and kind:
         raise SpellingError(
             f"{shown(name)} is {_a(entry.kind)}, not {_a(kind)}. "
-            f"{hint_for_kind(name, entry.kind, kind)}{_where(kind)}"
+            f"{hint_for_path(name, kind) or hint_for_kind(name, entry.kind, kind)}{_where(kind)}"
         )
-    raise SpellingError(
-        f"unknown {kind or 'name'} {shown(name)}.{nearest(name, _names(kind))} "
-        f"{QUOTES * (kind is None)}{_where(kind)}"
-    )
+    path = hint_for_path(name, kind)
+    hint = f" {path}" if path else f"{nearest(name, _names(kind))} {QUOTES * (kind is None)}"
+    raise SpellingError(f"unknown {kind or 'name'} {shown(name)}.{hint}{_where(kind)}")
 
 
 def _names(kind: str | None) -> list[str]:
