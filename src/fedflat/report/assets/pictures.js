@@ -85,7 +85,7 @@ function drawPictures(section, doc) {
         ),
         el("tbody", {}, examples.map(line)),
       ),
-      "Pictures",
+      "Table of pictures",
     ),
     el(
       "ul",
