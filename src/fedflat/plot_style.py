@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from fedflat.errors import SettingError
@@ -26,6 +27,19 @@ COLORS = (
     "#4b4bb5",
     "#b0063f",
 )
+DASHES = (
+    "-",
+    "--",
+    ":",
+    "-.",
+    (0, (1, 3)),
+    (0, (8, 2)),
+    (0, (4, 1, 1, 1)),
+    (0, (2, 4)),
+    (0, (6, 1)),
+    (0, (3, 1)),
+)
+"""The dashes of curves. A hundred methods differ, since the dash moves on when the colours repeat."""
 STYLE: dict[str, Any] = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -45,6 +59,13 @@ STYLE: dict[str, Any] = {
     "svg.hashsalt": "fedflat",  # drawn twice, the same bytes
 }
 
+LETTER, KEY, LINE = 0.056, 0.5, 0.15
+"""The widths of a character and of the key of a legend, and the height of its lines, in inches."""
+LEGEND = 46
+"""Characters in a line of a legend a column wide."""
+FREE = 2
+"""Lines of a legend that the height of a figure has room for."""
+
 
 def pyplot() -> Any:
     """matplotlib's pyplot; an error that says how to install it if it is missing."""
@@ -56,6 +77,45 @@ def pyplot() -> Any:
             "pip install 'fedflat[figures]'."
         ) from None
     return found
+
+
+def legend(figure: Any) -> None:
+    """A legend above the axes, each entry once, in as many columns as fit; none without entries. A
+    long one makes the figure taller, so the axes keep their size."""
+    keys: dict[str, Any] = {}
+    for axis in figure.axes:
+        for key, text in zip(*axis.get_legend_handles_labels(), strict=True):
+            keys.setdefault(text, key)
+    if not keys:
+        return
+    entries = [text.split("\n") for text in keys]
+    letters = max(len(line) for lines in entries for line in lines)
+    columns = int(figure.get_figwidth() / (LETTER * letters + KEY))
+    columns = max(1, min(columns, len(entries)))
+    figure.legend(keys.values(), list(keys), loc="outside upper left", ncols=columns)
+    lines = -(-sum(map(len, entries)) // columns)
+    figure.set_figheight(figure.get_figheight() + LINE * max(0, lines - FREE))
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib does not take for mathematics."""
+    return text.replace("$", r"\$")
+
+
+def in_lines(text: str, letters: int) -> str:
+    """The text in lines of at most so many letters."""
+    return plain("\n".join(wrap(text, letters)))
+
+
+def look(place: int) -> dict[str, Any]:
+    """The colour and the dash of the method with this look.
+
+    A hundred methods differ, since the dash moves on when the colours repeat.
+    """
+    return {
+        "color": COLORS[place % len(COLORS)],
+        "linestyle": DASHES[(place + place // len(COLORS)) % len(DASHES)],
+    }
 
 
 class ShownFigure:

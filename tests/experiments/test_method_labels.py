@@ -25,11 +25,25 @@ def test_an_exact_text_counts_before_dots_and_dots_before_a_bare_name() -> None:
     ]
 
 
+def test_methods_with_one_label_keep_the_arguments_in_which_they_differ() -> None:
+    assert labelled(METHODS, {"fedsam(...)": "FedSAM"}) == [
+        "fedavg()",
+        "FedSAM (rho=0.1)",
+        "FedSAM (rho=0.2)",
+        "fedavg()",
+    ]
+    pairs = ["fedasam(rho=0.1, eta=0) + swa()", "fedasam(rho=0.2, eta=0) + swa(start=0.5)"]
+    assert labelled(pairs, {"fedasam + swa": "ASAM"}) == [
+        "ASAM (rho=0.1, start=default)",
+        "ASAM (rho=0.2, start=0.5)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
         ({"fedprox": "FedProx"}, "no run has the method 'fedprox'. There are: fedavg()"),
-        ({"fedsam(...)": "FedSAM"}, "'FedSAM' would name 2 methods: fedsam"),
+        ({"fedsam(...)": "X", "fedavg": "X"}, "'X' would name 3 methods: fedavg(), fedsam"),
         ({"fedavg": "fedsam(rho=0.1)"}, "would name 2 methods"),
     ],
 )

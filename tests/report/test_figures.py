@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from fedflat.errors import SettingError
-from fedflat.plot_style import COLORS
+from fedflat.plot_style import COLORS, STYLE
 from fedflat.report import collect, write_report
+from fedflat.report.figures import _curves as curve_figures
 from fedflat.report.figures import _recorded as recorded_figure
 from fedflat.report.figures import draw_figures
 from report.test_headlines import MIOU
@@ -210,3 +211,18 @@ def test_a_constant_curve_has_short_numbers(tmp_path: Path) -> None:
     ticks = re.findall(r">(\d\.\d+)<", drawn)
     assert ticks
     assert all(len(tick) <= len("4.125") for tick in ticks)
+
+
+def test_a_long_legend_leaves_the_axes_their_height(tmp_path: Path) -> None:
+    plots = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
+    runs = [write_run(tmp_path / str(i), method=f"fedprox(mu=0.{i})") for i in range(1, 9)]
+    heights = []
+    for own in (runs[:2], runs):
+        with plots.rc_context(STYLE):
+            _, figure = next(curve_figures(collect(own)))
+            figure.canvas.draw()
+            plots.close(figure)
+        assert figure.get_figwidth() == 3.25
+        heights.append(figure.axes[0].get_position().height * figure.get_figheight())
+        assert len(figure.legends[0].get_texts()) == len(own)
+    assert heights[1] >= 0.9 * heights[0]

@@ -8,21 +8,16 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from fedflat.plot_style import COLUMN, PAGE
+from fedflat.plot_style import COLUMN, LEGEND, PAGE, in_lines, legend, look, plain
 from fedflat.report.collect import Document
 from fedflat.report.figure_style import (
-    LEGEND,
     Drawn,
     canvas,
     comparable,
     height_map,
-    in_lines,
     known,
-    legend,
-    look,
     numbers,
     panels,
-    plain,
     title_letters,
 )
 

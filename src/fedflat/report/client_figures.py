@@ -7,20 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedflat.data.partition_figure import partition_figure
-from fedflat.plot_style import COLUMN, PAGE
+from fedflat.plot_style import COLUMN, LEGEND, PAGE, in_lines, legend, look
 from fedflat.report.collect import Document
-from fedflat.report.figure_style import (
-    LEGEND,
-    Drawn,
-    canvas,
-    comparable,
-    in_lines,
-    legend,
-    look,
-    numbers,
-    panels,
-    wide,
-)
+from fedflat.report.figure_style import Drawn, canvas, comparable, numbers, panels, wide
 
 
 def partitions(document: Document) -> Iterator[Drawn]:

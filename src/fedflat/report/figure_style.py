@@ -9,32 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from textwrap import wrap
 from typing import Any
 
-from fedflat.plot_style import COLORS, COLUMN, PAGE
+from fedflat.plot_style import COLUMN, PAGE
 from fedflat.report.collect import Document
 
-LEGEND = 46
-"""Characters in a line of a legend a column wide."""
-LETTER, TITLE_LETTER, KEY = 0.056, 0.063, 0.5
-"""The widths of a character of a legend and of a title, and of the key of a legend, in inches."""
+TITLE_LETTER = 0.063
+"""The width of a character of a title, in inches."""
 COLUMNS: ContextVar[int | None] = ContextVar("columns", default=None)
 """How many columns wide every figure is; None: as wide as it needs."""
 HEIGHTS = ((45, 32, 110), (38, 92, 158), (42, 152, 146), (140, 197, 98), (247, 221, 96))
 """The colours of heights, from low to high, as on the page."""
-DASHES = (
-    "-",
-    "--",
-    ":",
-    "-.",
-    (0, (1, 3)),
-    (0, (8, 2)),
-    (0, (4, 1, 1, 1)),
-    (0, (2, 4)),
-    (0, (6, 1)),
-    (0, (3, 1)),
-)
 Drawn = tuple[str, Any]
 """A name, and the figure of that name."""
 
@@ -82,49 +67,10 @@ def title_letters(count: int) -> int:
     return int(0.8 * wide(PAGE) / _in_a_row(count) / TITLE_LETTER)
 
 
-def legend(figure: Any) -> None:
-    """A legend above the axes, each entry once, in as many columns as fit; none without entries."""
-    keys: dict[str, Any] = {}
-    for axis in figure.axes:
-        for key, text in zip(*axis.get_legend_handles_labels(), strict=True):
-            keys.setdefault(text, key)
-    texts = list(keys)
-    letters = max((len(line) for text in texts for line in text.split("\n")), default=0)
-    columns = int(figure.get_figwidth() / (LETTER * letters + KEY)) if letters else 0
-    if texts:
-        figure.legend(
-            keys.values(),
-            texts,
-            loc="outside upper left",
-            ncols=max(1, min(columns, len(texts))),
-        )
-
-
 def plain_powers(side: Any) -> None:
     """Numbers such as 0.001 on a logarithmic axis; exponents would be too small to read."""
     side.set_major_formatter("{x:g}")
     side.set_minor_formatter("")
-
-
-def plain(text: str) -> str:
-    """Text that matplotlib does not take for mathematics."""
-    return text.replace("$", r"\$")
-
-
-def in_lines(text: str, letters: int) -> str:
-    """The text in lines of at most so many letters."""
-    return plain("\n".join(wrap(text, letters)))
-
-
-def look(place: int) -> dict[str, Any]:
-    """The colour and the dash of the method with this look.
-
-    A hundred methods differ, since the dash moves on when the colours repeat.
-    """
-    return {
-        "color": COLORS[place % len(COLORS)],
-        "linestyle": DASHES[(place + place // len(COLORS)) % len(DASHES)],
-    }
 
 
 def numbers(values: Sequence[float | None], factor: float = 1.0) -> list[float]:

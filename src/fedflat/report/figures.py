@@ -9,7 +9,7 @@ from typing import Any
 
 from fedflat.errors import SettingError, choice
 from fedflat.files import unwritable
-from fedflat.plot_style import COLUMN, STYLE
+from fedflat.plot_style import COLUMN, LEGEND, STYLE, in_lines, legend, look, plain
 from fedflat.report.analysis_figures import (
     barriers,
     corruption_bars,
@@ -23,18 +23,13 @@ from fedflat.report.client_figures import group_maps, local_global_dots, partiti
 from fedflat.report.collect import Document
 from fedflat.report.figure_style import (
     COLUMNS,
-    LEGEND,
     Drawn,
     canvas,
     comparable,
     height_map,
-    in_lines,
     known,
-    legend,
-    look,
     numbers,
     panels,
-    plain,
     plain_powers,
     title_letters,
 )

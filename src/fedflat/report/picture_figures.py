@@ -8,17 +8,9 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from fedflat.plot_style import PAGE
+from fedflat.plot_style import PAGE, in_lines, plain
 from fedflat.report.collect import Document
-from fedflat.report.figure_style import (
-    Drawn,
-    canvas,
-    comparable,
-    in_lines,
-    panels,
-    plain,
-    title_letters,
-)
+from fedflat.report.figure_style import Drawn, canvas, comparable, panels, title_letters
 
 NAMED = 30
 """Most classes whose names are drawn."""

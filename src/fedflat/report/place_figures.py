@@ -6,18 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedflat.plot_style import COLORS, PAGE
+from fedflat.plot_style import COLORS, PAGE, in_lines, legend
 from fedflat.report.analysis_figures import file_name
 from fedflat.report.collect import Document
-from fedflat.report.figure_style import (
-    Drawn,
-    canvas,
-    comparable,
-    in_lines,
-    legend,
-    panels,
-    title_letters,
-)
+from fedflat.report.figure_style import Drawn, canvas, comparable, panels, title_letters
 from fedflat.report.picture_figures import image_of
 
 RIGHT, WRONG, DATABASE = COLORS[2], COLORS[1], "0.6"

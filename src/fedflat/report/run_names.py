@@ -6,8 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedflat.experiments.results.method_labels import Labels, labelled, without_arguments
-from fedflat.experiments.results.run_settings import arguments, differences, settings
+from fedflat.experiments.results.method_labels import (
+    Labels,
+    differing_arguments,
+    labelled,
+    without_arguments,
+)
+from fedflat.experiments.results.run_settings import differences, settings
 from fedflat.report.load import ReportRun
 
 
@@ -52,28 +57,3 @@ def run_names(runs: Sequence[ReportRun], labels: Labels) -> list[RunName]:
             short = label if label != method else without_arguments(method)
             named[place] = RunName(method, label, short, differing, own_arguments)
     return [named[place] for place in range(len(runs))]
-
-
-def differing_arguments(method: str, among: Sequence[str]) -> dict[str, str]:
-    """The arguments in which methods of the same name differ.
-
-    >>> methods = ["fedavg()", "fedsam(rho=0.1) + swa()", "fedsam(rho=0.2) + swa()"]
-    >>> [differing_arguments(one, methods) for one in methods]
-    [{}, {'rho': '0.1'}, {'rho': '0.2'}]
-    """
-    bare = without_arguments(method)
-    same = [one for one in among if without_arguments(one) == bare]
-    if len(same) < 2:
-        return {}
-    try:
-        own, others = arguments(method), [arguments(one) for one in same]
-    except (SyntaxError, ValueError):  # no sum of calls: the whole text tells them apart
-        return {"method": method}
-    keys = dict.fromkeys(key for one in others for key in one)
-    kept = [key for key in keys if len({one.get(key) for one in others}) > 1]
-    pieces = bare.split(" + ")
-    twice = {name for _, name in kept if sum(other == name for _, other in kept) > 1}
-    return {
-        f"{pieces[at]}.{name}" if name in twice else name: own.get((at, name), "default")
-        for at, name in kept
-    }

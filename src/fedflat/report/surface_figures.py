@@ -7,14 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fedflat.errors import SettingError
+from fedflat.plot_style import in_lines, look
 from fedflat.report.collect import Document
 from fedflat.report.figure_style import (
     Drawn,
     comparable,
     height_map,
-    in_lines,
     known,
-    look,
     panels,
     plain_powers,
     title_letters,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,11 @@ from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.run_folder.study_file import PlannedRun, is_run, read_plan
 from fedflat.papers.reproduce.scheduler import RunScheduler
+from fedflat.text_table import duration
 
 NICE = 0
+PAUSE = 30.0
+"""Most seconds between two notes."""
 
 
 @dataclass(frozen=True)
@@ -52,27 +56,41 @@ def run_study(
 ) -> None:
     """Run what has not ended in the folder of a study, ``jobs`` runs at a time.
 
-    ``note`` is called with how many have ended; ``runs`` selects some, and ``stops`` says after
-    which round they stop for now. Ctrl-C lets all runs write a checkpoint.
+    ``note`` is called with how many have ended and the time left; ``runs`` selects some, and
+    ``stops`` says after which round they stop for now. Ctrl-C lets all runs write a checkpoint.
     """
     study = StudyRuns(folder, read_plan(folder).runs if runs is None else runs, stops)
     waiting, total = study.waiting(), len(study.runs)
     scheduler = RunScheduler(study, jobs, 1, NICE, checkpoint_every)
     begun: set[str] = set()
-    shown = total - len(waiting)
+    ends = {run.folder: study.until(run) for run in waiting}
+    before = shown = total - len(waiting)
     if shown:
         note(f"{shown} of {total} runs have ended before")
+    start = said = time.monotonic()
 
     def look() -> None:
-        nonlocal shown
+        nonlocal shown, said
         begun.update(scheduler.running)
-        ended = total - len(waiting) + len(begun - set(scheduler.running))
-        if ended > shown:
-            shown = ended
-            note(f"{ended} of {total} runs have ended")
+        ended = before + len(begun - set(scheduler.running))
+        now = time.monotonic()
+        if ended > shown or (now > said + PAUSE and scheduler.running):
+            shown, said = ended, now
+            parts = sum(one.round / ends[at] for at, one in scheduler.running.items())
+            left = time_left(now - start, ended - before + parts, total - before)
+            note(f"{ended} of {total} runs have ended{left}")
 
     scheduler.work(waiting, look)
     if scheduler.failed:
         at, why = next(iter(scheduler.failed.items()))
         others = f" {len(scheduler.failed)} runs failed." if len(scheduler.failed) > 1 else ""
         raise RunError(f"{folder / at}: {why}.{others}")
+
+
+def time_left(seconds: float, done: float, total: int) -> str:
+    """The estimated time that the rest takes; ``done`` of ``total`` runs took ``seconds``.
+
+    >>> time_left(60, 1.5, 4), time_left(60, 0, 4), time_left(60, 4, 4)
+    (', about 1m40s left', '', '')
+    """
+    return f", about {duration(seconds * (total - done) / done)} left" if 0 < done < total else ""

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Print a table of runs and studies: one for each data set, partition, task and score. In "
         "Markdown and LaTeX the best mean of a column is bold if it is ahead of every other mean by "
         "Welch's t-test over seeds (two-sided, 5 %). With one seed nothing is bold."
-    ).replace("%", "%%")
+    )
     add = parser.add_argument
     add("folders", type=path, metavar="RUN", nargs="+", help="folders of runs or studies")
     add(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from fedflat.errors import SettingError, printable
+from fedflat.experiments.results.run_settings import arguments
 
 ANYTHING = "..."
 Labels = Mapping[str, str]
@@ -44,14 +45,23 @@ def _halves(text: str) -> tuple[str, str]:
 def labelled(methods: Sequence[str], labels: Labels) -> list[str]:
     """The names of these methods: their labels, or their texts where no label fits.
 
-    An exact text counts before one with ``...``, and both before a text without arguments. A label
-    that fits no method is an error, and so is one that fits two.
+    An exact text counts before one with ``...``, and both before a text without arguments. If one
+    text means several methods, the arguments in which they differ follow the name. A label that fits
+    no method is an error, and so is one that two texts give.
 
     >>> labelled(["fedavg()", "fedsam(rho=0.1) + swa()"], {"fedsam + swa": "FedSAM+SWA"})
     ['fedavg()', 'FedSAM+SWA']
+    >>> labelled(["fedsam(rho=0.1)", "fedsam(rho=0.2)"], {"fedsam(...)": "FedSAM"})
+    ['FedSAM (rho=0.1)', 'FedSAM (rho=0.2)']
     """
     distinct = list(dict.fromkeys(methods))
     names = {method: _label(method, labels) or method for method in distinct}
+    for name in dict.fromkeys(labels.values()):
+        sharing = [method for method in distinct if names[method] == name]
+        if len(sharing) > 1 and len({without_arguments(method) for method in sharing}) == 1:
+            for method in sharing:
+                own = differing_arguments(method, sharing).items()
+                names[method] = f"{name} ({', '.join(f'{key}={value}' for key, value in own)})"
     for text, name in labels.items():
         if not any(_fits(method, text) for method in distinct):
             raise SettingError(
@@ -101,3 +111,28 @@ def without_arguments(text: str) -> str:
     """
     shorter = re.sub(r"\([^()]*\)", "", text)
     return text if shorter == text else without_arguments(shorter)
+
+
+def differing_arguments(method: str, among: Sequence[str]) -> dict[str, str]:
+    """The arguments in which methods of the same name differ.
+
+    >>> methods = ["fedavg()", "fedsam(rho=0.1) + swa()", "fedsam(rho=0.2) + swa()"]
+    >>> [differing_arguments(one, methods) for one in methods]
+    [{}, {'rho': '0.1'}, {'rho': '0.2'}]
+    """
+    bare = without_arguments(method)
+    same = [one for one in among if without_arguments(one) == bare]
+    if len(same) < 2:
+        return {}
+    try:
+        own, others = arguments(method), [arguments(one) for one in same]
+    except (SyntaxError, ValueError):  # no sum of calls: the whole text tells them apart
+        return {"method": method}
+    keys = dict.fromkeys(key for one in others for key in one)
+    kept = [key for key in keys if len({one.get(key) for one in others}) > 1]
+    pieces = bare.split(" + ")
+    twice = {name for _, name in kept if sum(other == name for _, other in kept) > 1}
+    return {
+        f"{pieces[at]}.{name}" if name in twice else name: own.get((at, name), "default")
+        for at, name in kept
+    }

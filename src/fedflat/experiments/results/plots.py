@@ -8,7 +8,17 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from fedflat.errors import SettingError
-from fedflat.plot_style import COLORS, COLUMN, STYLE, ShownFigure, pyplot
+from fedflat.plot_style import (
+    COLUMN,
+    LEGEND,
+    STYLE,
+    ShownFigure,
+    in_lines,
+    legend,
+    look,
+    plain,
+    pyplot,
+)
 from fedflat.tasks.headline import Headline
 
 if TYPE_CHECKING:
@@ -39,8 +49,8 @@ def plot_curves(
         )
         for axis, ((scenario, headline), own) in zip(axes.flat, groups.items(), strict=True):
             _panel(axis, own, headline, measure, looks)
-            axis.set_title(scenario.on.replace("$", r"\$") if len(groups) > 1 else "")
-        figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside upper left", ncols=1)
+            axis.set_title(plain(scenario.on) if len(groups) > 1 else "")
+        legend(figure)
         shown = ShownFigure(figure)
         plots.close(figure)
     return shown
@@ -61,12 +71,10 @@ def _panel(
         rounds = sorted(curve)
         drawn = drawn or bool(rounds)
         values = [[factor * value for value in curve[at]] for at in rounds]
-        color = COLORS[looks[method] % len(COLORS)]
-        axis.plot(
-            rounds, [mean(one) for one in values], color=color, label=method.replace("$", r"\$")
-        )
+        style = look(looks[method])
+        axis.plot(rounds, [mean(one) for one in values], label=in_lines(method, LEGEND), **style)
         lows, highs = [min(one) for one in values], [max(one) for one in values]
-        axis.fill_between(rounds, lows, highs, color=color, alpha=0.15, linewidth=0)
+        axis.fill_between(rounds, lows, highs, color=style["color"], alpha=0.15, linewidth=0)
     if not drawn:
         raise SettingError(
             f"plot: no evaluation has a measurement {name!r}. Known: {_known(results)}."

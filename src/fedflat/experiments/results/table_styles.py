@@ -50,7 +50,7 @@ class TableContent:
     def code(self, name: str) -> bool:
         """Whether the name of a row is code."""
         return self.prose is not None and not any(
-            name == one or name.startswith(f"{one}, ") for one in self.prose
+            name == one or name.startswith((f"{one}, ", f"{one} (")) for one in self.prose
         )
 
 
