@@ -51,8 +51,9 @@ class Clip(Piece):
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         g, limit = grad(w), at(self.norm, v.round)
         length: Tensor = torch.linalg.vector_norm(g, dim=-1, keepdim=True).clamp(min=limit)
-        # Reading the result on a GPU would wait for it, so the short cut is for CPUs.
-        if g.device.type == "cpu" and bool((length == limit).all()):
+        # Reading the result would wait for a GPU, and would cut a compiled step in two.
+        reads = g.device.type == "cpu" and not torch.compiler.is_compiling()
+        if reads and bool((length == limit).all()):
             return g
         return g * (torch.full_like(length, limit) / length)  # exactly 1 if it is short enough
 

@@ -308,7 +308,7 @@ def local_train(
         for piece, v in stack:
             batch = piece.batch(v, batch)
         oracle = backend.oracle(batch, [(p, v) for p, v in stack if isinstance(p, Term)])
-        rate = lr * math.prod(piece.lr_factor(v) for piece, v in stack)
+        rate = lr * math.prod([piece.lr_factor(v) for piece, v in stack])
         step = _compose(oracle, stack, spy)(w)
         if backend.frozen is not None:  # weight decay would move them
             step = step.masked_fill(backend.frozen, 0.0)
