@@ -103,7 +103,7 @@ def test_a_cell_is_run_continued_and_checked(
         read_cell(path)
     write_signed(path, {**content, "definition": "0"})
     with pytest.raises(RunError, match="another grid"):
-        read_cell(path)
+        run_cell(cell, tmp_path, lambda text: None, 60)
 
 
 def test_every_stored_cell_names_its_commit() -> None:

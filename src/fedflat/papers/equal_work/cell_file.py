@@ -16,7 +16,9 @@ from fedflat.experiments.run_folder.signed import verified, write_signed
 from fedflat.files import Damaged
 from fedflat.papers.equal_work.grid import SEEDS, Cell, cells
 
-ADVICE = "Make the cell again with `fedflat reproduce flat/equal-gradients --cells NAME`."
+ADVICE = (
+    "Remove it, and make the cell again with `fedflat reproduce flat/equal-gradients --cells NAME`."
+)
 SCHEMA = {
     "cell": str,
     "definition": str,

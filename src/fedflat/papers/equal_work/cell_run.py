@@ -29,7 +29,7 @@ from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.record import read_record, read_rows
 from fedflat.experiments.study import resume, run_one
 from fedflat.files import write_file
-from fedflat.papers.equal_work.cell_file import best_trial, cell_path, write_cell
+from fedflat.papers.equal_work.cell_file import best_trial, cell_path, read_cell, write_cell
 from fedflat.papers.equal_work.grid import SEEDS, TRIAL_SEED, Cell
 from fedflat.papers.reproduce.flatness_file import read_flatness, write_flatness
 from fedflat.papers.reproduce.provenance import provenance
@@ -40,9 +40,13 @@ PrintLine = Callable[[str], object]
 
 
 def run_cell(cell: Cell, folder: Path, print_line: PrintLine, checkpoint_every: float) -> Path:
-    """Run what is missing of a cell, and write its file; return the path of the file."""
+    """Run what is missing of a cell, and write its file; return the path of the file.
+
+    A finished cell is checked.
+    """
     path, home = cell_path(folder, cell), folder / cell.name
     if path.exists():
+        read_cell(path)
         print_line(f"{cell.name}: finished")
         return path
     _refuse_other_grid(cell, home)
