@@ -103,7 +103,8 @@ def with_known_domains(fed: Federation, count: int) -> Federation:
     if len(known) < len(found):
         raise SettingError(
             "these data do not say of which domain their examples are. Use data with known "
-            "domains, such as celeba() or transformed(...), or labels='classifier'."
+            "domains, such as celeba() or transformed(...), name a column of your own table "
+            "(csv(..., domain='camera')), or let images be labelled: labels='classifier'."
         )
     numbers = DomainNumbers(known)
     if len(numbers) != count:

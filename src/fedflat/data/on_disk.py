@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedflat.data.batch import Batch, Tensors, arguments, each, leading
 from fedflat.data.decoded import Decoded, Key, Reader, decoded
+from fedflat.data.domains import Domains
 from fedflat.data.examples import AnyExamples, Augment, Examples
 from fedflat.errors import MOST_BYTES, DataError, number
 
@@ -56,6 +57,8 @@ class OnDisk(AnyExamples):
     device: str = "cpu"
     stamps: Tensor | None = field(default=None, compare=False)
     """Size and modification time of each file when the set was opened; read from disk if None."""
+    domains: Domains | None = field(default=None, compare=False)
+    """The domain of each example, if known."""
 
     def __post_init__(self) -> None:
         number("OnDisk", "memory", self.memory, low=0, high=MOST_BYTES, whole=True)
@@ -98,7 +101,10 @@ class OnDisk(AnyExamples):
             targets = self._stack(places, [example[1] for example in decoded_examples])
         else:
             targets = each(lambda t: t.index_select(0, index.to(t.device)), self.targets)
-        examples = Examples(inputs, targets, self.classes, self.mean, self.std, self.augment)
+        domains = self.domains and self.domains.of(places)
+        examples = Examples(
+            inputs, targets, self.classes, self.mean, self.std, self.augment, domains
+        )
         return examples.to(self.device)
 
     def expect(self, index: Tensor) -> None:
@@ -110,7 +116,13 @@ class OnDisk(AnyExamples):
     def part(self, where: slice) -> OnDisk:
         assert self.stamps is not None
         targets = None if self.targets is None else each(lambda t: t[where], self.targets)
-        return replace(self, paths=self.paths[where], targets=targets, stamps=self.stamps[where])
+        return replace(
+            self,
+            paths=self.paths[where],
+            targets=targets,
+            stamps=self.stamps[where],
+            domains=self.domains and self.domains.of(range(len(self))[where]),
+        )
 
     def retargeted(self, targets: Tensor) -> OnDisk:
         return replace(self, targets=targets)

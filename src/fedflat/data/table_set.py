@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedflat.data.categories import Categories, are_classes, categories
+from fedflat.data.domains import Domains
 from fedflat.data.examples import AnyExamples, Examples
 from fedflat.data.federation import DataSpec, Federation, PartitionedFederation
 from fedflat.data.files.pictures import Picture, check_pillow
@@ -42,6 +43,7 @@ class TableParts:
     owners: Categories | None
     skipped: int
     """The number of rows that were left out."""
+    domains: Domains | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,6 +53,7 @@ class TableSet(DataSpec):
     _: KW_ONLY
     target: str | None = None
     owner: str | None = None
+    domain: tuple[str, ...] | None = None
     inputs: tuple[str, ...] | None = None
     image: str | None = None
     size: tuple[int, int] | None = None
@@ -61,6 +64,7 @@ class TableSet(DataSpec):
     missing: str = "error"
     clients: int | None = None
     split: float | None = None
+    pool: bool = False
     seed: int | None = None
 
     kind = "csv"
@@ -73,9 +77,17 @@ class TableSet(DataSpec):
             given = Iid() if self.owner is None else ByUser()
             object.__setattr__(self, "partition", given)
         check_cut(self.kind, given, self._clients, self.split, self.seed)
-        for name in ("classes", "inputs"):
+        if isinstance(self.domain, str):
+            object.__setattr__(self, "domain", (self.domain,))
+        for name in ("classes", "inputs", "domain"):
             self._check_names(name, getattr(self, name))
         flag(self.kind, "standardize", self.standardize)
+        flag(self.kind, "pool", self.pool)
+        if self.pool and self.split is None:
+            raise SettingError(
+                f"{self.kind}: with pool=True the test set is what clients hold out. Add split=0.8, "
+                "or remove pool."
+            )
         choice(self.kind, "missing", self.missing, ["error", "skip"])
         if self.size is not None:
             if not isinstance(self.size, list | tuple) or len(self.size) != 2:
@@ -147,6 +159,7 @@ class TableSet(DataSpec):
             len(names) or self._clients,
             seed,
             split=self.split,
+            pool=self.pool,
             users=None if parts.owners is None else parts.owners.codes.numpy(),
         )
         if self.standardize:
@@ -161,10 +174,10 @@ class TableSet(DataSpec):
     def _examples(self, parts: TableParts) -> AnyExamples:
         count = len(parts.class_names)
         if isinstance(parts.inputs, Tensor):
-            return Examples(parts.inputs, parts.targets, count)
+            return Examples(parts.inputs, parts.targets, count, domains=parts.domains)
         check_pillow()
         reader = Picture(self.channels, self.size)
-        return OnDisk(tuple(parts.inputs), reader, parts.targets, count)
+        return OnDisk(tuple(parts.inputs), reader, parts.targets, count, domains=parts.domains)
 
     def parts(self) -> TableParts:
         """The rows in their roles; computed once for the same tables."""
@@ -189,34 +202,54 @@ class TableSet(DataSpec):
 
     def _make_parts(self, table: DataTable, test: DataTable | None) -> TableParts:
         target = self._target(table)
-        kept = self._kept(table, [target, *([self.owner] if self.owner else [])])
+        facets = list(self.domain or ())
+        kept = self._kept(table, [target, *([self.owner] if self.owner else []), *facets])
         skipped = len(table) - len(kept)
         table = table.rows(kept)
-        if test is None:
+        if self.pool:
+            if test is not None:
+                raise SettingError(
+                    f"{self.kind}: with pool=True clients hold out the test rows. Leave test out."
+                )
+            test = table.rows([])
+        elif test is None:
             train_rows, test_rows = _every_fifth(table, self.owner)
             table, test = table.rows(train_rows), table.rows(test_rows)
         else:
-            used = self._kept(test, [target])
+            used = self._kept(test, [target, *facets])
             skipped, test = skipped + len(test) - len(used), test.rows(used)
-        if not len(table) or not len(test):
+        if not len(table) or not (len(test) or self.pool):
             raise DataError(
                 f"{table.where} must have rows to train and to test on, at least five, found "
                 f"{len(table)} and {len(test)}."
             )
+        domains = self._domains(table, test)
         targets, names = self._targets(table, [*table.column(target), *test.column(target)])
         owners = self.owner and categories(table.where, "owner", table.column(self.owner))
-        inputs = self._inputs(table), self._inputs(test)
+        inputs = [self._inputs(one) for one in (table, test) if len(one)]
         both: Any = (
             torch.cat(inputs)  # type: ignore[arg-type]
             if isinstance(inputs[0], Tensor)
-            else [*inputs[0], *inputs[1]]
+            else [path for paths in inputs for path in paths]
         )
-        return TableParts(both, targets, names, len(table), owners or None, skipped)
+        return TableParts(both, targets, names, len(table), owners or None, skipped, domains)
+
+    def _domains(self, table: DataTable, test: DataTable) -> Domains | None:
+        if self.domain is None:
+            return None
+        columns = []
+        for name in self.domain:
+            found = categories(
+                table.where, f"{name} (domain)", [*table.column(name), *test.column(name)]
+            )
+            columns.append([f"{name}={found.names[code]}" for code in found.codes.tolist()])
+        return Domains(self.domain, tuple(zip(*columns, strict=True)))
 
     def _target(self, table: DataTable) -> str:
         if self.target is not None:
             return self.target
-        known = [name for name in table.columns if name not in (self.owner, self.image)]
+        others = (self.owner, self.image, *(self.domain or ()))
+        known = [name for name in table.columns if name not in others]
         if not known:
             raise SettingError(f"{table.where} has no column to predict. Name it: target='...'.")
         return known[-1]
@@ -224,7 +257,7 @@ class TableSet(DataSpec):
     def _input_names(self, table: DataTable) -> Sequence[str]:
         if self.inputs is not None:
             return self.inputs
-        roles = (self._target(table), self.owner)
+        roles = (self._target(table), self.owner, *(self.domain or ()))
         return [name for name in table.columns if name not in roles]
 
     def _kept(self, table: DataTable, needed: Sequence[str]) -> Sequence[int]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedflat.data.domains import Domain, Domains
-from fedflat.data.examples import Examples
 from fedflat.data.federation import PartitionedFederation
 from fedflat.data.files.pictures import Picture
 from fedflat.data.on_disk import OnDisk
@@ -32,37 +30,18 @@ class PlaceImage:
     domain: Domain
 
 
-@dataclass(frozen=True)
-class PlaceImages(OnDisk):
-    """Images of places in files, read when they are needed."""
-
-    domains: Domains | None = field(default=None, compare=False)
-
-    def raw(self, index: Tensor) -> Examples:
-        domains = self.domains and self.domains.of(index.tolist())
-        return replace(super().raw(index), domains=domains)
-
-    def part(self, where: slice) -> PlaceImages:
-        domains = self.domains and self.domains.of(range(len(self))[where])
-        assert self.stamps is not None
-        paths, stamps = self.paths[where], self.stamps[where]
-        return replace(
-            self, paths=paths, targets=self.targets[where], stamps=stamps, domains=domains
-        )
-
-
 def place_images(
     images: Sequence[PlaceImage],
     facets: tuple[str, ...],
     size: tuple[int, int],
     max_pixels: int,
-) -> PlaceImages:
+) -> OnDisk:
     """Images as examples; all are resized to one height and width, whatever their shape."""
     where = torch.tensor([image.where for image in images], dtype=torch.float64).view(-1, 2)
     roles = torch.tensor([image.role for image in images], dtype=torch.float64)
     targets = with_role(where, 0)
     targets[:, 2] = roles
-    return PlaceImages(
+    return OnDisk(
         [image.path for image in images],
         Picture(3, size, max_pixels),
         targets,

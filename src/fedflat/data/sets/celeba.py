@@ -17,7 +17,7 @@ filter, and does not scale their values from 0 to 255. We resize bilinearly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -43,19 +43,6 @@ FACETS = ("Attractive", "Heavy_Makeup", "High_Cheekbones", "Mouth_Slightly_Open"
 """The attributes of the known domains, in the order of their bits."""
 FEWEST = 5
 """Celebrities with fewer images are left out."""
-
-
-@dataclass(frozen=True)
-class Faces(OnDisk):
-    """Images in files, with their domains."""
-
-    domains: Domains | None = field(default=None, compare=False)
-
-    def part(self, where: slice) -> Faces:
-        part = super().part(where)
-        assert isinstance(part, Faces)
-        places = range(len(self))[where]
-        return replace(part, domains=self.domains and self.domains.of(places))
 
 
 @dataclass(frozen=True)
@@ -145,12 +132,12 @@ class CelebA(FolderSet):
 
     def _faces(
         self, folder: Path, rows: Sequence[FaceRow], attributes: dict[str, dict[str, int]]
-    ) -> Faces:
+    ) -> OnDisk:
         known = {
             row.name: tuple(f"{facet}={attributes[row.name][facet]}" for facet in FACETS)
             for row in rows
         }
-        return Faces(
+        return OnDisk(
             tuple(str(folder / IMAGES / row.name) for row in rows),
             Picture(size=(self.side, self.side)),
             torch.tensor([row.label for row in rows]),

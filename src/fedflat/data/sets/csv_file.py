@@ -3,6 +3,7 @@
     csv('wine.csv', target='quality', owner='hospital', standardize=True)
     csv('photos.csv', target='label', image='path', owner='client', size=[32, 32])
     csv('patients.csv', lda(0.5), target='outcome', clients=20, split=0.8)
+    csv('scans.csv', image='path', target='label', owner='hospital', domain='scanner', size=[64, 64])
 
 The first line has the names of the columns.
 """
@@ -36,8 +37,11 @@ class CsvFile(TableSet):
         numbers are values, and the default task is regression.
     owner
         The column that names the client of each row.
+    domain
+        The column with the known domain of each row, such as the camera, or a list of columns. Test
+        sets are then scored in each domain, and ``fedcg(labels="oracle")`` uses it.
     inputs
-        The columns of numbers to learn from; by default all but target and owner.
+        The columns of numbers to learn from; by default all but target, owner and domain.
     image
         The column with paths of images, relative to the CSV file; images are the inputs.
     size, channels
@@ -54,8 +58,8 @@ class CsvFile(TableSet):
         "error": refuse rows with a missing value; "skip": leave them out.
     clients
         The number of clients, K, for partitions other than ``by_user()``. None: 100.
-    split, seed
-        As for the named sets.
+    split, pool, seed
+        As for the named sets. ``pool=True``: no row is set aside, clients hold out the test set.
     """
 
     origin = "reads a file of yours"

@@ -47,6 +47,7 @@ def table(
     test: Any = None,
     target: str | None = None,
     owner: str | None = None,
+    domain: str | Sequence[str] | None = None,
     inputs: Sequence[str] | None = None,
     image: str | None = None,
     size: tuple[int, int] | None = None,
@@ -57,6 +58,7 @@ def table(
     missing: str = "error",
     clients: int | None = None,
     split: float | None = None,
+    pool: bool = False,
     root: str | Path = ".",
     seed: int | None = None,
 ) -> TableInMemory:
@@ -81,6 +83,8 @@ def table(
         A table of test rows; None: every fifth row, of each owner.
     target, owner, inputs, image
         The columns to predict, with the clients, to learn from, and with images.
+    domain
+        The column, or columns, with the known domain of each row.
     size, channels
         Of images: height and width after resizing; 3, colour, or 1, grey.
     standardize
@@ -89,7 +93,7 @@ def table(
         The classes in their order; whether targets are values.
     missing
         "error": refuse rows with a missing value; "skip": leave them out.
-    clients, split, seed
+    clients, split, pool, seed
         As for the named sets.
     root
         The folder that paths of images are relative to.
@@ -106,6 +110,7 @@ def table(
         str(root),
         target=target,
         owner=owner,
+        domain=(domain,) if isinstance(domain, str) else None if domain is None else tuple(domain),
         inputs=None if inputs is None else tuple(inputs),
         image=image,
         size=size,
@@ -116,5 +121,6 @@ def table(
         missing=missing,
         clients=clients,
         split=split,
+        pool=pool,
         seed=seed,
     )

@@ -16,8 +16,9 @@ from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.data.files.folder_set import FolderSet
 from fedflat.data.files.pictures import check_max_pixels
+from fedflat.data.on_disk import OnDisk
 from fedflat.data.places.descriptors import sequence_descriptors
-from fedflat.data.places.images import PlaceFederation, PlaceImages, place_images
+from fedflat.data.places.images import PlaceFederation, place_images
 from fedflat.data.places.msls_files import Cities, read_cities
 from fedflat.data.places.sequences import Validity
 from fedflat.data.places.splits import (
@@ -174,7 +175,7 @@ class Msls(FolderSet):
             )
         return read_cities(folder, cities, self.continent_of())
 
-    def _images(self, cities: Cities) -> PlaceImages:
+    def _images(self, cities: Cities) -> OnDisk:
         return place_images(cities.images, FACETS, self.size, self.max_pixels)
 
     def _split(self, train: Cities, seed: int) -> Clients:
@@ -196,7 +197,7 @@ class Msls(FolderSet):
         return clustering(sequences, descriptors, near, seed, valid=valid)
 
     def _tests(
-        self, test: Cities, aside: Sequence[Sequence[int]], images: PlaceImages
+        self, test: Cities, aside: Sequence[Sequence[int]], images: OnDisk
     ) -> dict[str, ClientData]:
         more = {}
         if self.words("validation_cities"):
@@ -226,7 +227,7 @@ def _images_of(cities: Cities, client: Sequence[int]) -> list[int]:
     return [image for i in client for image in cities.sequences[i].images]
 
 
-def _all(images: PlaceImages) -> ClientData:
+def _all(images: OnDisk) -> ClientData:
     return ClientData(images, torch.arange(len(images)))
 
 
