@@ -135,6 +135,21 @@ def test_a_metric_chooses_its_drawing() -> None:
     }
 
 
+def test_a_square_matrix_is_that_of_the_last_round() -> None:
+    rows = [{"round": t, "graph": [0.5, 0.1 * t, 0.2 * t, 0.5], "other": [1.0]} for t in (1, 2)]
+    chosen = {"graph": "matrix", "other": "matrix"}
+    found = heat_maps(rows, chosen)
+    assert found["graph"] == {
+        "round": [2],
+        "rows": ["0", "1"],
+        "columns": ["0", "1"],
+        "values": [[None, 0.2], [0.4, None]],
+        "evaluations": 2,
+    }
+    assert found["other"]["values"] == [[1, 1]]  # one domain: nothing off the diagonal
+    assert recorded_numbers(rows, chosen) == [{"round": 1}, {"round": 2}]
+
+
 def test_rounds_of_a_class_map_are_kept_evenly_on_their_axis() -> None:
     """Every tenth of 1,000 rounds, and each of the last 100: what is kept does not crowd at the
     end."""

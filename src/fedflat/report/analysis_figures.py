@@ -145,7 +145,30 @@ def recorded_heat_maps(document: Document) -> Iterator[Drawn]:
         found = [one for one in document["heatmaps"] if one["key"] == key]
         for name, items in comparable(found):
             if any(known(row) for one in items for row in one["values"]):
-                yield f"{file_name(key)}{name}", _heat_map(items, document["recorded"][key])
+                draw = _matrix if "columns" in items[0] else _heat_map
+                yield f"{file_name(key)}{name}", draw(items, document["recorded"][key])
+
+
+def _matrix(items: Sequence[Document], labels: Document) -> Any:
+    """Square matrices after the last round, one panel for each method, on one scale."""
+    import numpy as np
+
+    tables = [np.array([numbers(row) for row in one["values"]]) for one in items]
+    low, high = _least(tables), -_least([-one for one in tables])
+    figure, axes = _square_panels(len(items))
+    for axis, one, values in zip(axes, items, tables, strict=True):
+        drawn = axis.imshow(
+            np.ma.masked_invalid(values), cmap=height_map(), vmin=low, vmax=high,
+            interpolation="nearest",
+        )  # fmt: skip
+        step = -(-len(values) // 10)
+        axis.set_xticks(range(0, len(values), step), one["columns"][::step])
+        axis.set_yticks(range(0, len(values), step), one["rows"][::step])
+        axis.set_title(in_lines(one["label"], LEGEND), loc="left")
+        name = plain(labels["entries"] or "entry")
+        axis.set(xlabel=f"{name}, round {one['round'][0]}", ylabel=name)
+    figure.colorbar(drawn, ax=axes, shrink=0.8, label=in_lines(labels["title"], 30))
+    return figure
 
 
 def _heat_map(items: Sequence[Document], labels: Document) -> Any:

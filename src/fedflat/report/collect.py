@@ -9,7 +9,7 @@ kinds       the registered analyses: id, title and position of each
 curvature, surface, ...
             by the id of a kind: one entry for each analysis, with its method and its run
 recorded    the labels of recorded metrics, by key
-heatmaps    one entry for each recorded metric that is drawn as a heat map, and run
+heatmaps    one entry for each recorded metric that is drawn as a heat map or a matrix, and run
 album       the pictures that examples name by their places
 groups      one entry for each run whose clients are in groups: labels of clients and of groups
 problems    what could not be read;  missing  what was not measured

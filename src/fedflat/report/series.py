@@ -3,6 +3,7 @@ screen can show."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,8 @@ POINTS = 300
 """Most points of a curve."""
 COLUMNS = 120
 """Most rounds of a heat map."""
+MATRIX = "matrix"
+"""The drawing of a square matrix."""
 
 
 def curves(seeds: Sequence[Sequence[Row]], names: Sequence[str]) -> dict[str, Any]:
@@ -103,9 +106,12 @@ def heat_maps(rows: Sequence[Row], drawings: Mapping[str, str]) -> dict[str, dic
     found: dict[str, list[Row]] = {}
     for row in rows:
         for key, value in row.items():
-            if value and _is_drawn_as("heat map", key, value, drawings):
+            if value and any(_is_drawn_as(d, key, value, drawings) for d in ("heat map", MATRIX)):
                 found.setdefault(key, []).append(row)
-    return {key: _heat_map(key, seen) for key, seen in found.items()}
+    return {
+        key: _matrix(key, seen) if drawings.get(key) == MATRIX else _heat_map(key, seen)
+        for key, seen in found.items()
+    }
 
 
 def _is_drawn_as(drawing: str, key: str, value: object, drawings: Mapping[str, str]) -> bool:
@@ -115,6 +121,24 @@ def _is_drawn_as(drawing: str, key: str, value: object, drawings: Mapping[str, s
 
 
 _DRAWN_AS = {dict: "line", list: "heat map"}
+
+
+def _matrix(key: str, seen: Sequence[Row]) -> dict[str, Any]:
+    """The last square matrix, whose diagonal is left out; a heat map if there is none."""
+    last = [short(value, 3) for value in _by_entry(seen[-1][key]).values()]
+    side = math.isqrt(len(last))
+    if side < 2 or side * side != len(last):
+        return _heat_map(key, seen)
+    names = [str(i) for i in range(side)]
+    return {
+        "round": [seen[-1]["round"]],
+        "rows": names,
+        "columns": names,
+        "values": [
+            [None if i == j else last[side * j + i] for i in range(side)] for j in range(side)
+        ],
+        "evaluations": len(seen),
+    }
 
 
 def _heat_map(key: str, seen: Sequence[Row]) -> dict[str, Any]:

@@ -158,8 +158,10 @@ class DomainGraph(Metric):
     """The graph of domains after each round, row by row."""
 
     title = "Graph of the domains"
-    note = "Entries of the matrix A, row by row: how much each domain takes from each other one."
-    entries = "entry"
+    note = (
+        "The matrix A after the last round: how much each domain (row) takes from each other one."
+    )
+    entries, drawing = "domain", "matrix"
 
     def check(self, setup: RunSetup) -> None:
         _network(self, setup)

@@ -100,8 +100,14 @@ class Metric(TextSpec, ABC):
     - a dict from client to number is drawn as a curve of the mean over clients;
     - a list of numbers is drawn as a heat map, with one row per entry.
 
+<<<<<<< HEAD
     ``drawing`` chooses otherwise: "line" is the curve of the mean, "heat map" has one row per
     client or entry, and "line and heat map" is both.
+=======
+    ``drawing`` chooses otherwise: "line" is the curve of the mean, "heat map" has one row per client
+    or entry, and "line and heat map" is both. "matrix" is for the rows of a square matrix, one after
+    the other: it draws the last one, without its diagonal.
+>>>>>>> b64f7932 (Draw the graph of domains as a matrix)
     """
 
     title: ClassVar[str] = ""
@@ -111,7 +117,7 @@ class Metric(TextSpec, ABC):
     entries: ClassVar[str] = ""
     """What the entries of a list stand for, such as "class"."""
     drawing: ClassVar[str] = ""
-    """"line", "heat map", "line and heat map", or empty: by the type of the values."""
+    """"line", "heat map", "line and heat map", "matrix", or empty: by the type of the values."""
     unit: ClassVar[str] = ""
     """"%" for shares between 0 and 1, which are shown as percentages."""
     needs_models: ClassVar[bool] = False

@@ -40,6 +40,26 @@ function drawRecorded(section, doc) {
   for (const key of new Set(doc.heatmaps.map((one) => one.key))) drawHeatMaps(section, doc, key);
 }
 
+/** A square matrix after the last round, without its diagonal. */
+function matrixMap(item, range, format, entry, title) {
+  const pairs = item.rows
+    .flatMap((row, j) => item.columns.map((column, i) => [row, column, item.values[j][i]]))
+    .filter(([, , value]) => known(value));
+  const most = pairs.reduce((a, b) => (b[2] > a[2] ? b : a), pairs[0]);
+  return heat(item.values, {
+    range,
+    format,
+    rowTitle: entry,
+    columnTitle: `${entry}, round ${item.round[0]}`,
+    rowName: (j) => item.rows[j],
+    columnName: (i) => item.columns[i],
+    cell: (j, i) => `${entry} ${item.rows[j]} from ${item.columns[i]}: ${format(item.values[j][i])}`,
+    sentence:
+      `${title} of ${item.label} after round ${item.round[0]}.` +
+      (most ? ` The largest entry, ${format(most[2])}, is what ${most[0]} takes from ${most[1]}.` : ""),
+  });
+}
+
 /** A metric with several values in each round: a row for each of its entries. */
 function drawHeatMaps(section, doc, key) {
   const { title, note, entries, unit } = doc.recorded[key],
@@ -70,6 +90,14 @@ function drawHeatMaps(section, doc, key) {
           least < 0
             ? ""
             : ` In the last round ${entry} ${item.rows[least]} has the least value, ${format(last[least])}.`;
+        if (item.columns)
+          return figure(item, "", matrixMap(item, range, format, entry, title), () => ({
+            heads: [entry, ...item.columns],
+            rows: item.rows.map((row, j) => [
+              row,
+              ...item.values[j].map((value) => (known(value) ? format(value) : "")),
+            ]),
+          }));
         return figure(
           item,
           "",
