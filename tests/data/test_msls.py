@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,10 @@ import torch
 import fedflat as ff
 from data.miniature_msls import write_msls
 from fedflat.data.client_columns import column
+from fedflat.data.files import paths
 from fedflat.data.files.paths import set_data_dir
+from fedflat.data.places import descriptors
+from fedflat.data.places.descriptors import sequence_descriptors
 from fedflat.data.places.images import mean_and_std
 from fedflat.data.places.sequences import ImageSequence, Validity
 from fedflat.data.places.splits import clustering, deal, draw_validation, proximity, random_split
@@ -188,6 +192,39 @@ def test_clustering_reads_the_images() -> None:
     assert 1 <= opened.population <= 4
 
 
+def test_descriptors_are_kept_and_follow_the_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    module = parse("embedder(width=4)", "model").build((3, 24, 32), descriptors.WIDTH)
+    torch.save(module.state_dict(), tmp_path / "weights.pth")
+    spec = parse(f"msls('clustering', {COMMON}, network='embedder(width=4)')", "data set")
+    cities = spec._read("cities")
+    images, sequences = spec._images(cities), cities.sequences
+
+    def found(weights: str, seed: int = 0) -> np.ndarray:
+        return sequence_descriptors(images, sequences, "embedder(width=4)", weights, seed)
+
+    fresh, loaded = found(""), found(str(tmp_path / "weights.pth"))
+    with torch.no_grad():
+        index = torch.tensor(sequences[3].images)
+        expected = module.eval()(images.batch(index, torch.float32).inputs).double().mean(0)
+    np.testing.assert_allclose(loaded[3], expected.numpy(), rtol=1e-6)
+    assert not np.allclose(fresh, loaded)
+    with monkeypatch.context() as m:
+        m.setattr(descriptors, "_described", lambda *_: pytest.fail("images are read again"))
+        np.testing.assert_array_equal(found(""), fresh)
+        np.testing.assert_array_equal(found(str(tmp_path / "weights.pth"), seed=5), loaded)
+        with pytest.raises(pytest.fail.Exception):
+            found("", seed=1)  # another network
+    for kept in (paths.cache_dir() / "descriptors").iterdir():
+        kept.write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"cannot be read.*Remove it"):
+        found("")
+    with pytest.raises(DataError, match="there is no such file"):
+        found(str(tmp_path / "elsewhere.pth"))
+
+
 def test_each_test_city_can_have_its_own_database() -> None:
     fed = parse(f"msls({COMMON}, by_city=True)", "data set").open(0)
     assert {name: len(data) for name, data in fed.tests.items() if name in ("sf", "cph")} == {
@@ -203,6 +240,8 @@ def test_what_is_shown_of_a_split() -> None:
     assert "images per client: 23.4 ± 1.2" in text
     assert "test: 20 queries, 20 database images; 20 queries have one within 25 m" in text
     assert "images per client, number of clients:" in text
+    assert sum(int(n) for n in re.findall(r" to \d+ +(\d+)  █", text)) == 5  # set aside, too
+    assert "left out: 3 panoramas, 0 of 20 sequences" in text
     assert "clients by city:" in text
 
 

@@ -321,6 +321,14 @@ def test_a_model_whose_last_layer_is_not_known_lists_its_layers() -> None:
         prepare(experiment("fedcg(domains=2, classifier=small_unet())"))
     with pytest.raises(SettingError, match="needs a second network with 2 outputs"):
         prepare(experiment("fedcg(domains=2, layers='all')", model=Odd))
+    with pytest.raises(SettingError, match=r"'stage1\.0\.conv9'") as refused:
+        prepare(
+            experiment(
+                "fedcg(domains=2, layers='stage1.0.conv9')", model=parse("resnet20()", "model")
+            )
+        )
+    assert "Did you mean 'stage1.0.conv" in str(refused.value)
+    assert str(refused.value).endswith("stage3.2.conv2, fc.")
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from torch.nn.functional import normalize
 
 import fedflat as ff
 from fedflat.client.learner import Learner
+from fedflat.core.weight_files import state_dict_in
 from fedflat.data.batch import Batch
 from fedflat.errors import RunError, SettingError
-from fedflat.experiments.initializers import state_dict_in
 from fedflat.files import Damaged
 from fedflat.models.embedder import GeM
 from fedflat.registry.specs import parse

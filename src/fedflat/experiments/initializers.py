@@ -11,7 +11,6 @@ run.json stores the digest of the file or model, so a later change of it is dete
 
 from __future__ import annotations
 
-import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,10 +24,10 @@ from fedflat.client.instructions import Describer, Descriptions
 from fedflat.client.learner import Learner
 from fedflat.core.flat import Model
 from fedflat.core.schedules import Scalar, scalar
+from fedflat.core.weight_files import named_weights
 from fedflat.data.federation import DataSpec
 from fedflat.data.restyled import InStyles
 from fedflat.errors import RunError, SettingError, choice, number
-from fedflat.experiments.run_folder.checkpoints import tensors_in
 from fedflat.experiments.run_folder.model_files import Named, choose_model, read_model
 from fedflat.experiments.run_folder.record import RunEnd, read_record
 from fedflat.files import Damaged, digest, read_file
@@ -45,6 +44,7 @@ module."""
 OpenLearner = Callable[["Experiment"], Learner]
 """Prepares a run that must come first, and returns its learner."""
 ALL, MATCHING = KEPT = ("all", "matching")
+KINDS_OF_FILES = "a safetensors file, or a state dict saved by torch"
 
 
 class Initializer(TextSpec, ABC):
@@ -121,7 +121,7 @@ class FromWeights(LoadedWeights):
     def weights(self) -> Named:
         content = self._content()
         try:
-            return state_dict_in(content) if _is_torch(content) else tensors_in(content)
+            return named_weights(content)
         except Damaged as error:
             raise RunError(
                 f"from_weights: {self.path} is neither a safetensors file nor a state dict saved "
@@ -137,10 +137,10 @@ class FromWeights(LoadedWeights):
             content = read_file(Path(self.path), None)
         except Damaged as error:
             raise RunError(
-                f"from_weights: {self.path} cannot be read ({error}). Name a safetensors file."
+                f"from_weights: {self.path} cannot be read ({error}). Name {KINDS_OF_FILES}."
             ) from None
         if content is None:
-            raise RunError(f"from_weights: there is no file {self.path}. Name a safetensors file.")
+            raise RunError(f"from_weights: there is no file {self.path}. Name {KINDS_OF_FILES}.")
         return content
 
 
@@ -305,23 +305,6 @@ def fit_weights(named: Named, learner: Learner, start: LoadedWeights | Pretraine
             "classes" + (", or keep='matching', which leaves those fresh." if alike else ".")
         )
     return fresh.from_state_dict(ours | alike)
-
-
-def _is_torch(content: bytes) -> bool:
-    """True for a file of ``torch.save``: a zip archive, or the pickle of older versions."""
-    return content.startswith((b"PK\x03\x04", b"\x80\x02"))
-
-
-def state_dict_in(content: bytes) -> Named:
-    """Return the tensors of a state dict saved by torch, without executing code of the file."""
-    try:
-        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:  # zipfile, pickle and torch raise many types
-        raise Damaged(str(error).partition("\n")[0]) from None
-    named = {str(name): t for name, t in found.items()} if isinstance(found, dict) else {}
-    if not named or not all(isinstance(t, torch.Tensor) for t in named.values()):
-        raise Damaged("it holds no tensors by name")
-    return named
 
 
 def _check(owner: str, name: str, path: object, keep: str) -> None:

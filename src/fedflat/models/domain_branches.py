@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from fedflat.errors import SettingError, shown
+from fedflat.errors import SettingError, nearest
 from fedflat.models.domain_models import DOMAIN
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -238,15 +238,15 @@ def layers_with_branches(
             raise SettingError(
                 "fedcg: the output of this model is not that of a linear layer or a convolution, "
                 "so its last layer is not known. Name the layers for the branches: "
-                f"layers=[...] of {shown(known)}."
+                f"layers=[...] of {', '.join(known)}."
             )
         return [last]
     wanted = [layers] if isinstance(layers, str) else list(layers)
     for name in wanted:
         if name not in known:
             raise SettingError(
-                f"fedcg: the model has no linear layer or convolution {name!r} for branches. Use "
-                f"'last', 'all', or names of {shown(known)}."
+                f"fedcg: the model has no linear layer or convolution {name!r} for branches."
+                f"{nearest(name, known)} Use 'last', 'all', or some of {', '.join(known)}."
             )
     return wanted
 

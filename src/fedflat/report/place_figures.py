@@ -4,6 +4,7 @@ retrieve."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import floor
 from typing import Any
 
 from fedflat.plot_style import COLORS, PAGE, in_lines, legend
@@ -25,9 +26,10 @@ def place_maps(document: Document) -> Iterator[Drawn]:
         found = [query["area"] for one in items for query in one["sets"][where]["queries"]]
         areas = list(dict.fromkeys(found))
         for area in areas:
+            origin = _origin(items, where, area)
             figure, axes = panels(len(items), 1.1)
             for axis, one in zip(axes, items, strict=True):
-                _map(axis, one, where, area)
+                _map(axis, one, where, area, origin)
                 axis.set_title(in_lines(one["label"], title_letters(len(items))))
             legend(figure)
             more = f"-{file_name(area)}" if len(areas) > 1 else ""
@@ -48,7 +50,7 @@ def retrieved_images(document: Document) -> Iterator[Drawn]:
             axis.set_axis_off()
         for row, one in enumerate(there):
             for column, example in enumerate(one["sets"][where]["examples"]):
-                answer = f"{'right' if example['right'] else 'wrong'}, {_away(example['metres'])}"
+                answer = f"{'right' if example['right'] else 'wrong'},\n{_away(example['metres'])}"
                 _picture(axes[2 * row][column], document, example["query"], answer)
                 _picture(axes[2 * row + 1][column], document, example["found"], "")
             label = in_lines(one["label"], 14)
@@ -63,17 +65,26 @@ def _by_test_set(document: Document) -> Iterator[tuple[str, str, Sequence[Docume
             yield where, name, [one for one in items if where in one["sets"]]
 
 
-def _map(axis: Any, one: Document, where: str, area: str) -> None:
+def _origin(items: Sequence[Document], where: str, area: str) -> tuple[float, float]:
+    """The most western and the most southern of the queries of an area, in whole metres."""
+    queries = [
+        query for one in items for query in one["sets"][where]["queries"] if query["area"] == area
+    ]
+    return floor(min(query["x"] for query in queries)), floor(min(query["y"] for query in queries))
+
+
+def _map(axis: Any, one: Document, where: str, area: str, origin: tuple[float, float]) -> None:
+    """The map of an area, in metres from ``origin``."""
     found = one["sets"][where]
     near = [query for query in found["queries"] if query["area"] == area]
     label = "clients, a colour each"
     for client in one["clients"]:
         points = [point[1:] for point in client["points"] if point[0] == area]
         color = CLIENTS[client["client"] % len(CLIENTS)]
-        _dots(axis, points, marker=".", ms=2, color=color, alpha=0.5, label=label)
+        _dots(axis, points, origin, marker=".", ms=2, color=color, alpha=0.5, label=label)
         label = "" if points else label
     database = [point[1:] for point in found["database"] if point[0] == area]
-    _dots(axis, database, marker=".", ms=3, color=DATABASE, label="database")
+    _dots(axis, database, origin, marker=".", ms=3, color=DATABASE, label="database")
     for label, style, queries in (
         ("right", {"color": RIGHT, "marker": "o"}, _those(near, True, True)),
         ("wrong", {"color": WRONG, "marker": "x"}, _those(near, True, False)),
@@ -83,10 +94,9 @@ def _map(axis: Any, one: Document, where: str, area: str) -> None:
             _those(near, False, False),
         ),
     ):
-        _dots(axis, queries, ms=4.5, label=label, **style)
+        _dots(axis, queries, origin, ms=4.5, label=label, **style)
     axis.set_aspect("equal")
     axis.set(xlabel="east, m", ylabel="north, m")
-    axis.ticklabel_format(useOffset=False, style="plain")
     axis.locator_params(nbins=4)
 
 
@@ -98,9 +108,13 @@ def _those(queries: Sequence[Document], possible: bool, right: bool) -> list[tup
     ]
 
 
-def _dots(axis: Any, points: Sequence[Sequence[float]], **options: Any) -> None:
+def _dots(
+    axis: Any, points: Sequence[Sequence[float]], origin: tuple[float, float], **options: Any
+) -> None:
     if points:
-        axis.plot(*zip(*points, strict=True), linestyle="none", **options)
+        x, y = zip(*points, strict=True)
+        east, north = ([value - at for value in xs] for xs, at in zip((x, y), origin, strict=True))
+        axis.plot(east, north, linestyle="none", **options)
 
 
 def _picture(axis: Any, document: Document, picture: Any, title: str) -> None:

@@ -59,17 +59,24 @@ class PlaceFederation(PartitionedFederation):
     """The number of sequences of each client; empty if the data have none."""
     set_aside: Sequence[tuple[int, int]] = ()
     """Sequences and images of each client that is set aside for validation."""
+    left_out: str = ""
+    """What no client has; empty if nothing is left out."""
+
+    def images_per_client(self) -> list[int]:
+        """The number of images of each client, also of those set aside for validation."""
+        return [*self.sizes(), *(count for _, count in self.set_aside)]
 
     def details(self) -> list[str]:
         """Lines for ``fedflat data show``: sizes of clients, as in Table 6.5 of the thesis."""
         sequences = [*self.sequences, *(one for one, _ in self.set_aside)]
-        images = [*self.sizes(), *(count for _, count in self.set_aside)]
+        images = self.images_per_client()
         lines = [f"clients: {len(images)}"]
         if self.set_aside:
             lines[0] += f", of which {len(self.set_aside)} are set aside for validation"
         if sequences:
             lines.append(f"sequences per client: {mean_and_std(sequences)}")
-        return [*lines, f"images per client: {mean_and_std(images)}"]
+        lines.append(f"images per client: {mean_and_std(images)}")
+        return [*lines, self.left_out] if self.left_out else lines
 
 
 def mean_and_std(values: Sequence[int]) -> str:

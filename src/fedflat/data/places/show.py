@@ -33,7 +33,7 @@ def place_lines(fed: Federation) -> list[str]:
     ]
     lines.append(_client_line(fed))
     if isinstance(fed, PlaceFederation):
-        lines += ["", *histogram(fed.sizes(), "images per client")]
+        lines += ["", *histogram(fed.images_per_client(), "images per client")]
     return lines
 
 

@@ -73,7 +73,8 @@ class Msls(FolderSet):
     continents
         Further continents, or others, as ``"city=continent"`` separated by commas, for H-FL.
     network, weights
-        The network whose descriptors are clustered, and a file with its weights.
+        The network whose descriptors are clustered, and a file with its weights: safetensors, or
+        a state dict saved by torch. Descriptors are kept in the cache folder.
     size
         Height and width to which all images are resized; their ratio is not kept.
     seed
@@ -163,6 +164,7 @@ class Msls(FolderSet):
             more=more,
             sequences=[len(clients[i]) for i in kept],
             set_aside=[(len(clients[i]), len(_images_of(train, clients[i]))) for i in counted],
+            left_out=_left_out(train, clients),
         )
 
     def _read(self, which: str) -> Cities:
@@ -221,6 +223,13 @@ def check_size(owner: str, size: object) -> None:
         )
     for side in size:
         number(owner, "every side of size", side, low=1, high=MOST_PIXELS, whole=True)
+
+
+def _left_out(cities: Cities, clients: Clients) -> str:
+    """How many panoramas and sequences of the training cities no client has."""
+    used = len({i for client in clients for i in client})
+    every = len(cities.sequences)
+    return f"left out: {cities.panoramas} panoramas, {every - used} of {every} sequences"
 
 
 def _images_of(cities: Cities, client: Sequence[int]) -> list[int]:

@@ -44,11 +44,12 @@ class PlaceFolder(DataSpec):
     All images are the test set. The clients hold the same images, in ``clients`` neighbourhoods:
     to test a model that was trained elsewhere, write ``tested_on(street(...), place_folder(...))``.
 
-    size
-        Height and width to which all images are resized; their ratio is not kept.
-
     path
         The folder.
+    clients
+        The number of neighbourhoods, by k-means on positions.
+    size
+        Height and width to which all images are resized; their ratio is not kept.
     seed
         Seed of the neighbourhoods; None: the seed of the run.
     max_pixels
@@ -57,6 +58,7 @@ class PlaceFolder(DataSpec):
 
     usual_task = "retrieval()"
     usual_model = "embedder()"
+    origin = "reads a folder of yours"
 
     path: str
     _: KW_ONLY
@@ -82,9 +84,10 @@ class Berlin(FolderSet):
     All images are the test set. The clients hold the same images, in ``clients`` neighbourhoods: to
     test a model that was trained elsewhere, write ``tested_on(street(...), berlin())``.
 
+    clients
+        The number of neighbourhoods, by k-means on positions.
     size
         Height and width to which all images are resized; their ratio is not kept.
-
     seed
         Seed of the neighbourhoods; None: the seed of the run.
     max_pixels

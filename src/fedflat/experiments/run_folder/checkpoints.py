@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedflat.core.json_schema import check
+from fedflat.core.weight_files import tensors_in
 from fedflat.experiments.run_folder.schema import FILE
 from fedflat.files import (
     NEW,
@@ -178,17 +179,6 @@ def read_tensors(folder: Path, entry: TensorFile) -> Group:
         return tensors_in(content)
     except Damaged as error:
         raise Damaged(f"{entry.file}: {error}") from None
-
-
-def tensors_in(content: bytes) -> Group:
-    """The tensors of a safetensors file; `Damaged` if it is none."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    try:
-        return load(content)
-    except SafetensorError as error:
-        raise Damaged(str(error)) from None
 
 
 def _same(a: Group, b: Group) -> bool:

@@ -45,7 +45,7 @@ TRUE: dict[str, Any] = {
 }  # fmt: skip
 SPLITS = {
     "random": ("msls('random')", 40.2, 0.0),
-    "clustering": ("msls('clustering')", 57.3, 1.2),
+    "clustering": ("msls('clustering', weights='resnet18.pth')", 57.3, 1.2),
     "proximity1000": ("msls(radius=1000.0)", 51.7, 1.7),
     "proximity2000": (MSLS, 61.0, 0.6),
     "proximity4000": ("msls(radius=4000.0)", 66.1, 0.3),
