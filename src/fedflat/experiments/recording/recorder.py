@@ -100,14 +100,9 @@ class Metric(TextSpec, ABC):
     - a dict from client to number is drawn as a curve of the mean over clients;
     - a list of numbers is drawn as a heat map, with one row per entry.
 
-<<<<<<< HEAD
     ``drawing`` chooses otherwise: "line" is the curve of the mean, "heat map" has one row per
-    client or entry, and "line and heat map" is both.
-=======
-    ``drawing`` chooses otherwise: "line" is the curve of the mean, "heat map" has one row per client
-    or entry, and "line and heat map" is both. "matrix" is for the rows of a square matrix, one after
-    the other: it draws the last one, without its diagonal.
->>>>>>> b64f7932 (Draw the graph of domains as a matrix)
+    client or entry, and "line and heat map" is both. "matrix" is for the rows of a square matrix,
+    one after the other: it draws the last one, without its diagonal.
     """
 
     title: ClassVar[str] = ""
