@@ -81,10 +81,8 @@ def table(
         How examples are assigned to clients. None: by owner if there is one, else ``iid()``.
     test
         A table of test rows; None: every fifth row, of each owner.
-    target, owner, inputs, image
-        The columns to predict, with the clients, to learn from, and with images.
-    domain
-        The column, or columns, with the known domain of each row.
+    target, owner, domain, inputs, image
+        The columns to predict, with the clients, with known domains, to learn from, with images.
     size, channels
         Of images: height and width after resizing; 3, colour, or 1, grey.
     standardize
@@ -98,11 +96,7 @@ def table(
     root
         The folder that paths of images are relative to.
     """
-    if isinstance(data, Mapping) and all(
-        hasattr(part, "column_names") for part in data.values()
-    ):  # a dict of splits
-        test = data.get("test") if test is None else test
-        data = data["train"]
+    data, test = _parts_of_splits(data, test)
     return TableInMemory(
         as_table(data),
         partition,
@@ -124,3 +118,10 @@ def table(
         pool=pool,
         seed=seed,
     )
+
+
+def _parts_of_splits(data: Any, test: Any) -> tuple[Any, Any]:
+    """Return the splits "train" and "test" of a dict of data sets of Hugging Face."""
+    if isinstance(data, Mapping) and all(hasattr(part, "column_names") for part in data.values()):
+        return data["train"], data.get("test") if test is None else test
+    return data, test
