@@ -1,6 +1,8 @@
 """Evaluation of a model on some examples: on all of them, and on each of their domains.
 
-`part_outputs` is the only loop over test batches. Parts of a test set may need their own version of
+`part_outputs` is the only loop over test batches. The outputs of the module are computed by a
+`Forward`: one batch after the other in this process, or several at once in worker processes, in the
+same order. Parts of a test set may need their own version of
 the model. Where clients keep their own batch normalisation, a domain is evaluated with that of its
 clients (`Piece.eval_model`).
 """
@@ -8,12 +10,12 @@ clients (`Piece.eval_model`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite, prod
 from statistics import pstdev
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -21,7 +23,7 @@ from torch import Tensor
 from fedflat.client.learner import Learner
 from fedflat.client.piece import ClientState, EvalModel, Piece, eval_model_piece
 from fedflat.core.flat import Model
-from fedflat.data.batch import Batch, arguments, each
+from fedflat.data.batch import Batch, Tensors, arguments, each
 from fedflat.data.domains import Domain, Domains
 from fedflat.data.examples import ClientData
 
@@ -35,6 +37,32 @@ EIGHT = 8
 """Number of examples normalised together if the statistics are those of the test batch."""
 SPREAD = "_std"
 """Suffix of the headline's standard deviation over the domains."""
+
+
+class Forward(Protocol):
+    """Computes the outputs of the model that a learner has loaded."""
+
+    def __call__(
+        self, learner: Learner, batches: Iterable[Batch], norms: Sequence[str] = ()
+    ) -> Iterator[tuple[Batch, Any]]:
+        """Yield each batch with the module's output in evaluation mode, in the order of the batches.
+
+        The batch normalizations named in ``norms`` use the statistics of the batch.
+        """
+        ...
+
+
+def forward_here(
+    learner: Learner, batches: Iterable[Batch], norms: Sequence[str] = ()
+) -> Iterator[tuple[Batch, Any]]:
+    """Compute the outputs in this process; see `Forward`."""
+    for batch in batches:
+        yield batch, forward_one(learner, batch.inputs, norms)
+
+
+def forward_one(learner: Learner, inputs: Tensors, norms: Sequence[str] = ()) -> Any:
+    """Return the output of the learner's module for one batch of inputs."""
+    return learner.flat.forward(*arguments(learner.in_memory_format(inputs)), norms=norms)
 
 
 def scores(
@@ -76,9 +104,11 @@ class Scorer:
         }
 
 
-def outputs(learner: Learner, data: ClientData) -> Iterator[tuple[Batch, Any]]:
+def outputs(
+    learner: Learner, data: ClientData, forward: Forward = forward_here
+) -> Iterator[tuple[Batch, Any]]:
     """Yield each batch with the output of the learner's module as it is."""
-    for _, batch, output in _outputs(learner, data, torch.arange(len(data))):
+    for _, batch, output in _outputs(learner, data, torch.arange(len(data)), (), forward):
         yield batch, output
 
 
@@ -138,6 +168,7 @@ def evaluate_parts(
     data: ClientData,
     parts: Sequence[TestPart],
     reference: ClientData | None = None,
+    forward: Forward = forward_here,
 ) -> dict[str, Scores]:
     """Return the scores on all parts together, under "", and on each value of a facet, by its name.
 
@@ -145,7 +176,7 @@ def evaluate_parts(
     several.
     """
     whole = Scorer(learner)
-    for batch, output in outputs(learner, reference) if reference is not None else ():
+    for batch, output in outputs(learner, reference, forward) if reference is not None else ():
         whole.meter.refer(output, batch)  # type: ignore[attr-defined]
     domains = data.domains if reference is None else None
     finest, groups = _scored_domains(learner, data, domains) if domains else ({}, {})
@@ -162,7 +193,7 @@ def evaluate_parts(
         name: torch.tensor(groups[name] if name in groups else finest[name]) for name in named
     }
     for part in parts:
-        for indices, batch, output in part_outputs(learner, data, part):
+        for indices, batch, output in part_outputs(learner, data, part, forward):
             whole.add(batch, output)
             compared = learner.task.reference_rows(batch.targets) if named else None
             for name, scorer in named.items():
@@ -201,22 +232,20 @@ def _scored_domains(
 
 
 def part_outputs(
-    learner: Learner, data: ClientData, part: TestPart
+    learner: Learner, data: ClientData, part: TestPart, forward: Forward = forward_here
 ) -> Iterator[tuple[Tensor, Batch, Any]]:
     """Yield for each batch the indices of its examples, the batch, and the module's output."""
     learner.load(part.eval_model.model)
-    yield from _outputs(learner, data, part.indices, part.eval_model.batch_statistics)
+    yield from _outputs(learner, data, part.indices, part.eval_model.batch_statistics, forward)
 
 
 def _outputs(
-    learner: Learner, data: ClientData, indices: Tensor, norms: tuple[str, ...] = ()
+    learner: Learner, data: ClientData, indices: Tensor, norms: tuple[str, ...], forward: Forward
 ) -> Iterator[tuple[Tensor, Batch, Any]]:
     size = eval_batch_size(data.examples.shape)
     cuts = _eights(indices) if norms else list(indices.split(size))
-    for cut, batch in zip(cuts, data.batches(cuts, learner.dtype), strict=True):
-        output = learner.flat.forward(
-            *arguments(learner.in_memory_format(batch.inputs)), norms=norms
-        )
+    batches = data.batches(cuts, learner.dtype)
+    for cut, (batch, output) in zip(cuts, forward(learner, batches, norms), strict=True):
         if norms and len(set(cut.tolist())) < len(cut):  # _eights repeated a single example
             first = partial(_rows, slice(1))
             yield cut[:1], each(first, batch), each(first, output)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from fedflat.client.learner import Learner
 from fedflat.client.training import ClientJob, Outcome, Request, run_client
 from fedflat.core.failures import ClientFailure
+from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.errors import FedflatError
@@ -23,6 +25,7 @@ __all__ = [
     "ClientPool",
     "ClientsUnreachable",
     "Executor",
+    "ForwardPool",
     "PoolOutcome",
     "RemoteClientPool",
     "SequentialClientPool",
@@ -90,6 +93,17 @@ class ChainPool(Protocol):
         self, requests: Sequence[Request], then: Then, work_left: WorkLeft
     ) -> Iterator[PoolOutcome]:
         """Yield the last outcome of each chain: see `fedflat.execution.scheduler.run_chains`."""
+        ...
+
+
+@runtime_checkable
+class ForwardPool(Protocol):
+    """A pool that can compute the outputs of a model on test batches."""
+
+    def forward(
+        self, learner: Learner, batches: Iterable[Batch], norms: Sequence[str] = ()
+    ) -> Iterator[tuple[Batch, Any]]:
+        """Yield each batch with its output, in order: see `fedflat.client.evaluate.Forward`."""
         ...
 
 

@@ -40,6 +40,10 @@ class _Pickler(pickle.Pickler):
         if type(value) is Tensor and value.device.type == "cpu" and not value.requires_grad:
             if value.dtype == torch.bfloat16:  # NumPy has no such numbers
                 return _bfloat16, (value.view(torch.int16).numpy(),)
+            if value.dim() == 4 and not value.is_contiguous():
+                last = value.detach().permute(0, 2, 3, 1)
+                if last.is_contiguous():
+                    return _channels_last, (last.numpy(),)
             return torch.from_numpy, (value.detach().numpy(),)
         if isinstance(value, type | FunctionType) and value.__module__ in MAINS:
             self.mains.append(value.__qualname__)
@@ -49,6 +53,11 @@ class _Pickler(pickle.Pickler):
 def _bfloat16(bits: Any) -> Tensor:
     """The tensor with these bits, given as whole numbers."""
     return torch.from_numpy(bits).view(torch.bfloat16)
+
+
+def _channels_last(pixels: Any) -> Tensor:
+    """The images whose channels come last in memory, as they were: sums keep their order."""
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2)
 
 
 def packed(value: object) -> PickledValue:

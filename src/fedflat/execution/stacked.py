@@ -3,12 +3,15 @@ arithmetic."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+from fedflat.client.learner import Learner
 from fedflat.client.stacked_gradients import unstackable
 from fedflat.client.training import ClientJob, Request
+from fedflat.data.batch import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source, threads
@@ -119,6 +122,12 @@ class PartPool(ClientPool):
 
     def collect(self) -> Sequence[PoolOutcome]:
         return self.workers.collect()
+
+    def forward(
+        self, learner: Learner, batches: Iterable[Batch], norms: Sequence[str] = ()
+    ) -> Iterator[tuple[Batch, Any]]:
+        """Yield each test batch with its output, computed by the workers."""
+        return self.workers.forward(learner, batches, norms)
 
     def recover(self) -> None:
         self.workers.recover()

@@ -7,14 +7,17 @@ import os
 import threading
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 
 import torch
 
+from fedflat.client.evaluate import forward_one
 from fedflat.client.training import ClientJob, Request
 from fedflat.core.failures import ClientFailure
+from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast
+from fedflat.data.batch import Tensors
 from fedflat.data.federation import Federation
 from fedflat.execution.client_pool import PoolOutcome, run_or_fail
 from fedflat.execution.main_module import importing
@@ -27,6 +30,15 @@ from fedflat.registry.plugins import load_same
 
 TRACE = "Traceback (most recent call last)"
 """How the traceback in a note begins."""
+
+
+@dataclass(frozen=True)
+class EvalInputs:
+    """The inputs of a test batch, for the model that was sent before."""
+
+    inputs: Tensors
+    norms: tuple[str, ...] = ()
+    """Batch normalizations that use the statistics of these inputs."""
 
 
 def work(line: Connection, samples: Connection | None, shared: SharedAnswers | None) -> None:
@@ -76,6 +88,12 @@ def _serve(line: Connection, job: ClientJob, fed: Federation, shared: SharedAnsw
         if isinstance(message, Broadcast):
             broadcast = message
             continue
+        if isinstance(message, Model):
+            job.learner.load(message)
+            continue
+        if isinstance(message, EvalInputs):
+            _answer_test(line, job, message, shared)
+            continue
         part = [Request(client, broadcast, state, id) for client, state, id in message]
         if len(part) == 1:
             outcomes: Sequence[PoolOutcome] = [run_or_fail(job, part[0], fed.data)]
@@ -83,6 +101,16 @@ def _serve(line: Connection, job: ClientJob, fed: Federation, shared: SharedAnsw
             stacks = stacks or StackedPool(job, fed)
             outcomes = list(stacks.run(part))
         answer(line, [_sendable(outcome) for outcome in outcomes], shared)
+
+
+def _answer_test(
+    line: Connection, job: ClientJob, message: EvalInputs, shared: SharedAnswers | None
+) -> None:
+    """Send the output of the model that was loaded, or an exception."""
+    try:
+        answer(line, forward_one(job.learner, message.inputs, message.norms), shared)
+    except Exception as error:
+        answer(line, error)
 
 
 def _sendable(outcome: PoolOutcome) -> PoolOutcome:

@@ -6,32 +6,55 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from typing import Any
 
+from fedflat.client.evaluate import forward_one
+from fedflat.client.learner import Learner
 from fedflat.client.training import ClientJob, Request
 from fedflat.core.failures import CRASHED, ClientFailure
+from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast
+from fedflat.data.batch import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
-from fedflat.execution.client_pool import ClientPool, PoolOutcome, RemoteClientPool, Source
+from fedflat.execution.client_pool import (
+    ClientPool,
+    PoolOutcome,
+    RemoteClientPool,
+    Source,
+    threads,
+)
 from fedflat.execution.interrupt import ALL
 from fedflat.execution.main_module import REMEDY, MainModule, hidden, main_module_of
 from fedflat.execution.pickling import dumps, opened, packed
 from fedflat.execution.profiling.worker_samples import WorkerSamples
 from fedflat.execution.shared_answers import SHARED, Answer, SharedAnswers, open_shared
+from fedflat.execution.worker import EvalInputs
 from fedflat.execution.worker_died import WorkerDied, death_of
 from fedflat.execution.worker_start import FAILED, safe_path, start
 from fedflat.kernels.allocator import huge_pages, keep_memory
 from fedflat.registry.plugins import Named, named_plugins
 from fedflat.registry.specs import TextSpec, register
 
-Part = tuple[Request, ...]
-"""Requests with the same broadcast that one worker answers together."""
+
+@dataclass(frozen=True)
+class EvalBatch:
+    """A test batch of which a worker computes the output."""
+
+    place: int
+    model: Model
+    inputs: EvalInputs
+
+
+Part = tuple[Request, ...] | EvalBatch
+"""Requests with the same broadcast that one worker answers together, or a test batch."""
 
 
 def cores() -> int:
@@ -142,8 +165,8 @@ class WorkerPool(RemoteClientPool):
         self.queue: deque[Part] = deque()
         self.replaces = False
         """Whether workers that died are replaced if requests wait."""
-        self.sent: dict[Connection, Broadcast] = {}
-        """The last broadcast of this exchange that each of them got."""
+        self.sent: dict[Connection, Broadcast | Model] = {}
+        """The last broadcast or model of this exchange that each of them got."""
 
     @property
     def capacity(self) -> int:
@@ -205,6 +228,47 @@ class WorkerPool(RemoteClientPool):
         self._start()
 
     def collect(self) -> Sequence[PoolOutcome]:
+        return [
+            outcome
+            for part, answer in self._collect()
+            if not isinstance(part, EvalBatch)
+            for outcome in _outcomes(part, answer)
+        ]
+
+    def forward(
+        self, learner: Learner, batches: Iterable[Batch], norms: Sequence[str] = ()
+    ) -> Iterator[tuple[Batch, Any]]:
+        """Yield each test batch with the output of the learner's model, in order.
+
+        The outputs have the bits of one process with as many threads. A batch without an output is
+        computed here, so that an error of the model is raised in this process.
+        """
+        self.begin()
+        model, left = learner.flat.model(), iter(batches)
+        running: dict[int, Batch] = {}
+        outputs: dict[int, Any] = {}
+        count = 0
+        with threads(self.threads):
+            while True:
+                for batch in islice(left, 2 * self.capacity - len(running)):
+                    self.submit_part(EvalBatch(count, model, EvalInputs(batch.inputs, (*norms,))))
+                    running[count] = batch
+                    count += 1
+                if not running:
+                    return
+                place, batch = next(iter(running.items()))
+                while place not in outputs:
+                    for part, answer in self._collect():
+                        assert isinstance(part, EvalBatch)
+                        outputs[part.place] = _output(answer)
+                output = outputs.pop(place)
+                if isinstance(output, Exception):
+                    learner.load(model)
+                    output = forward_one(learner, batch.inputs, norms)
+                yield running.pop(place), output
+
+    def _collect(self) -> list[tuple[Part, Answer | WorkerDied]]:
+        """Wait for answers of this exchange."""
         came: list[tuple[Part, Answer | WorkerDied]] = []
         while not came and (self.busy or self.queue):
             if not self.busy:
@@ -219,7 +283,7 @@ class WorkerPool(RemoteClientPool):
                 self._start()  # before its answer is decoded
                 if exchange == self.exchanges:
                     came.append((part, answer))
-        return [outcome for one in came for outcome in _outcomes(*one)]
+        return came
 
     def recover(self) -> None:
         self.replaces = True
@@ -235,12 +299,13 @@ class WorkerPool(RemoteClientPool):
 
     def _hand(self, part: Part) -> None:
         """Give a part to a worker that is idle."""
-        line, broadcast = self.idle.pop(), part[0].broadcast
+        line = self.idle.pop()
         self.busy[line] = self.exchanges, part
-        if self.sent.get(line) is not broadcast:
-            self.sent[line] = broadcast
-            _send(line, dumps(broadcast))
-        _send(line, dumps([(request.client, request.state, request.id) for request in part]))
+        first = part.model if isinstance(part, EvalBatch) else part[0].broadcast
+        if self.sent.get(line) is not first:
+            self.sent[line] = first
+            _send(line, dumps(first))
+        _send(line, dumps(_content(part)))
 
     def _answer(self, line: Connection) -> Answer | WorkerDied:
         """The answer of a worker, or the reason of its death; a dead worker is removed."""
@@ -265,7 +330,24 @@ def _send(line: Connection, *messages: bytes) -> None:
             line.send_bytes(message)
 
 
-def _outcomes(part: Part, answer: Answer | WorkerDied) -> Sequence[PoolOutcome]:
+def _content(part: Part) -> object:
+    """What is sent of a part."""
+    if isinstance(part, EvalBatch):
+        return part.inputs
+    return [(request.client, request.state, request.id) for request in part]
+
+
+def _output(answer: Answer | WorkerDied) -> Any:
+    """The output of a test batch, or an exception."""
+    if isinstance(answer, WorkerDied):
+        return answer
+    try:
+        return opened(answer.content, answer.tensors)
+    except Exception as error:
+        return error
+
+
+def _outcomes(part: tuple[Request, ...], answer: Answer | WorkerDied) -> Sequence[PoolOutcome]:
     if isinstance(answer, WorkerDied):
         return [
             ClientFailure(request.client, request.id, CRASHED, answer.reason, answer)

@@ -18,7 +18,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.client.evaluate import TestPart, evaluate_parts, whole
+from fedflat.client.cost_model import forward_cost
+from fedflat.client.evaluate import (
+    Forward,
+    TestPart,
+    eval_batch_size,
+    evaluate_parts,
+    forward_here,
+    whole,
+)
 from fedflat.client.instructions import Evaluate
 from fedflat.client.learner import Learner
 from fedflat.client.piece import ClientState
@@ -30,12 +38,13 @@ from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.data.info import VALIDATION
 from fedflat.errors import FedflatError
-from fedflat.execution.client_pool import ClientPool
+from fedflat.execution.client_pool import ClientPool, ForwardPool
 from fedflat.execution.client_states import ClientStates
 from fedflat.experiments.eval_models import EvalModels, Routing, eval_models_of
 from fedflat.experiments.evaluated_examples import with_fewer_tests
 from fedflat.experiments.prepare import attacked_run
 from fedflat.experiments.reported_models import ReportedModels
+from fedflat.experiments.run_cost import FORWARD
 from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.averaging import AverageState
@@ -48,6 +57,8 @@ from fedflat.topologies.topology import Topology
 
 ROUTED = "routed"
 """Name of the scores of test examples that are each tested with the model of their slot."""
+LONG = 0.005
+"""Estimated seconds of one test batch below which sending it to another process does not pay."""
 SLOTS = "slots"
 """Name of the means over slots, where no model stands for all."""
 Scores = dict[str, Any]
@@ -72,12 +83,14 @@ def score(
     model: Model,
     own: ClientTests | None = None,
     parts: Parts = whole,
+    forward: Forward = forward_here,
 ) -> Scores:
     """Mean loss and scores on the main test set; those on other test sets are under "tests".
 
     Scores of a domain, or of all domains with a facet in common, have the name TEST/VALUE. With
     ``own``, "clients" is the mean of the clients' own scores. ``parts`` says which model each
-    part is tested with; a test set that cannot be tested is left out.
+    part is tested with; a test set that cannot be tested is left out. ``forward`` computes the
+    outputs.
     """
     learner.load(model)
     tests = fed.tests
@@ -86,7 +99,7 @@ def score(
     for name, data in tests.items():
         tested = parts(data, model) if name != learner.task.reference else []
         for value, scores in (
-            evaluate_parts(learner, data, tested, reference).items() if tested else ()
+            evaluate_parts(learner, data, tested, reference, forward).items() if tested else ()
         ):
             every[f"{name}/{value}" if value else name] = scores
     found, more = every.pop(next(iter(tests))), every
@@ -161,6 +174,8 @@ class Evaluator:
     """Return scores of the model in the learner on further test sets."""
     measures: Sequence[Callable[[Averages], Row]] = ()
     """Return further metrics of a round."""
+    forward: Forward = forward_here
+    """Computes the outputs on test sets."""
 
     def evaluate(
         self,
@@ -207,6 +222,7 @@ class Evaluator:
                 model,
                 self.client_tests(done, name, client_state, self.clients_of(name)),
                 parts,
+                self.forward,
             )
             for name, model in named.items()
         }
@@ -260,7 +276,9 @@ class SlotEvaluator(Evaluator):
         if server.route(self.fed.test) is not None:
             slots = [models[slot] for slot in server.slots]
             routing = Routing(server.route, slots)  # type: ignore[arg-type]
-            scores[ROUTED] = score(self.learner, self.fed, slots[0], parts=routing.parts)
+            scores[ROUTED] = score(
+                self.learner, self.fed, slots[0], parts=routing.parts, forward=self.forward
+            )
             for average in self.reported.averages:
                 if average.key in scores:
                     scores[average.key] = scores.pop(average.key)
@@ -323,7 +341,16 @@ def open_evaluator(setup: RunSetup, reported: ReportedModels, pool: ClientPool) 
         eval_models_of(job, setup.registry, setup.fed),
         more_tests,
         measures,
+        forward_of(pool, job.learner),
     )
+
+
+def forward_of(pool: ClientPool, learner: Learner) -> Forward:
+    """What computes the outputs on test sets: the pool if it can and if it pays, by an estimate."""
+    if not isinstance(pool, ForwardPool) or torch.device(learner.device).type != "cpu":
+        return forward_here
+    batch = forward_cost(learner).seconds(1, eval_batch_size(learner.shape))
+    return pool.forward if FORWARD * batch >= LONG else forward_here
 
 
 def headline_model(scores: dict[str, Scores]) -> Row:
