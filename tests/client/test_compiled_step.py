@@ -1,7 +1,7 @@
 """A whole local step compiles into one graph, as `torch.compile` and recorded graphs of a GPU need.
 
 A graph is broken by a number that Python reads, or by a branch on one. Terms that observe layers with
-hooks (`man`, `moon`, `feddecorr`) break it in every step: the compiler does not trace the registration
+hooks (`man`, `moon`, `feddecorr`, `fedcr`) break it in every step: the compiler does not trace the registration
 of a hook. Compiled code is not used in runs. ``trace_autograd_ops`` lets the compiler see `Tensor.backward`.
 """
 
@@ -60,5 +60,5 @@ def test_the_check_can_fail() -> None:
         return w if bool(w.sum() > 0) else -w
 
     torch.compiler.reset()
-    with pytest.raises(torch._dynamo.exc.Unsupported, match="ranch"):
+    with pytest.raises(torch._dynamo.exc.UserError, match="data-dependent"):
         torch.compile(branching, backend="eager", fullgraph=True)(torch.ones(2))
