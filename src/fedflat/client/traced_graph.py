@@ -1,23 +1,30 @@
 """Fewer and cheaper calls in a traced computation, without changing a bit of its results.
 
-`make_fx` lists every operation below autograd and `vmap`. Many of them change nothing, such as
-views with the same shape and products with 1, and some are computed twice. They are removed. The
-others are called by PyTorch's own functions, which parse their arguments faster than `torch.ops`.
+`recorded`, and PyTorch's `make_fx`, which also sees below `vmap`, list every operation below
+autograd. Many of them change nothing, such as views with the same shape and products with 1, and
+some are computed twice. They are removed. The others are called by PyTorch's own functions, which
+parse their arguments faster than `torch.ops`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import getitem
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch import Tensor, nn
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 aten = torch.ops.aten
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    aten._log_softmax.default: torch._log_softmax,
+    aten._log_softmax_backward_data.default: torch._log_softmax_backward_data,
     aten.add.Tensor: torch.add,
+    aten.addmm.default: torch.addmm,
     aten.bmm.default: torch.bmm,
     aten.cat.default: torch.cat,
     aten.div.Tensor: torch.div,
@@ -43,7 +50,69 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
 }
 """Functions that call the same kernel with the same positional arguments."""
 VIEWS = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
-CONSTANTS = (aten.scalar_tensor.default, aten.lift_fresh_copy.default)
+CONSTANTS = (
+    aten.scalar_tensor.default,
+    aten.lift_fresh_copy.default,
+    aten.ones_like.default,
+)
+
+
+class _Recorder(TorchDispatchMode):
+    """Writes every operation below autograd into a graph while it is performed."""
+
+    def __init__(self, inputs: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.graph, self.root = Graph(), nn.Module()
+        self.nodes: dict[int, Node] = {}
+        self.seen: list[Tensor] = []
+        """All tensors, so that no two have the same address."""
+        for i, tensor in enumerate(inputs):
+            self._name(tensor, self.graph.placeholder(f"input_{i}"))
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Otherwise PyTorch imports its compiler for this class, which takes a second."""
+        return False
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """See `torch.utils._python_dispatch.TorchDispatchMode`."""
+        named = tree_map_only(Tensor, self.node, (args, kwargs or {}))
+        found = func(*args, **kwargs or {})
+        node = self.graph.call_function(func, *named)
+        if isinstance(found, Tensor):
+            self._name(found, node)
+        else:
+            for i, part in enumerate(found):
+                if isinstance(part, Tensor):
+                    self._name(part, self.graph.call_function(getitem, (node, i)))
+        return found
+
+    def node(self, tensor: Tensor) -> Node:
+        """The node of a tensor; one that was not made here is a constant."""
+        if id(tensor) not in self.nodes:
+            name = f"_given_{len(self.seen)}"
+            self.root.register_buffer(name, tensor)
+            self._name(tensor, self.graph.get_attr(name))
+        return self.nodes[id(tensor)]
+
+    def _name(self, tensor: Tensor, node: Node) -> None:
+        node.meta["val"] = tensor
+        self.nodes[id(tensor)] = node
+        self.seen.append(tensor)
+
+
+def recorded(function: Callable[..., Sequence[Tensor]], *inputs: Tensor) -> GraphModule:
+    """The operations of a function of tensors, as they are performed for these inputs."""
+    with _Recorder(inputs) as recorder:
+        outputs = function(*inputs)
+    recorder.graph.output(tuple(map(recorder.node, outputs)))
+    return GraphModule(recorder.root, recorder.graph)
 
 
 def simplified(traced: GraphModule) -> Callable[..., Any]:
@@ -57,6 +126,7 @@ def simplified(traced: GraphModule) -> Callable[..., Any]:
     for node in traced.graph.nodes:
         if node.op == "call_function" and not node.kwargs:
             node.target = FUNCTIONS.get(node.target, node.target)
+        node.meta = {}  # tensors
     traced.recompile()
     forward: Callable[..., Any] = traced.forward
     return forward
@@ -85,6 +155,8 @@ def _operand(node: Node) -> Node | None:
     first = node.args[0] if node.args else None
     if not isinstance(first, Node):
         return None
+    if node.target is aten.detach.default:
+        return first
     if node.target in VIEWS and _shape(node) == _shape(first) is not None:
         return first
     if node.target is aten.mul.Scalar and node.args[1] == 1 and _dtype(node) == _dtype(first):
@@ -101,8 +173,13 @@ def _constant(traced: GraphModule, node: Node) -> Node | None:
     if node.target is aten.lift_fresh_copy.default:
         first = node.args[0]
         return first if isinstance(first, Node) and first.op == "get_attr" else None
-    name = f"_constant_{len(list(traced.buffers()))}"
-    traced.register_buffer(name, aten.scalar_tensor.default(*node.args, **node.kwargs))
+    name, args = f"_constant_{len(list(traced.buffers()))}", node.args
+    if node.target is aten.ones_like.default:
+        like = node.args[0].meta.get("val")  # type: ignore[union-attr]
+        if not isinstance(like, Tensor):
+            return None
+        args = (torch.empty(like.shape, dtype=like.dtype, device=like.device),)
+    traced.register_buffer(name, node.target(*args, **node.kwargs))  # type: ignore[operator]
     with traced.graph.inserting_before(node):
         return traced.graph.get_attr(name)
 
