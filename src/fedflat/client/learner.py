@@ -83,9 +83,7 @@ class Learner:
         """Whether a piece moved the running statistics in this step in place of its gradient."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            k: v for k, v in self.__dict__.items() if k not in PROCESS_OWN
-        } | {"at": None}
+        return {k: v for k, v in self.__dict__.items() if k not in PROCESS_OWN} | {"at": None}
 
     @cached_property
     def flat(self) -> FlatModule:

@@ -60,8 +60,12 @@ class LocalTraining(LocalSettings):
         pool = self._draw(examples, rng)
         while left > 0:
             shuffled = torch.randperm(examples if pool is None else len(pool), generator=rng)
-            epoch = (shuffled if pool is None else pool[shuffled]).split(self.batch_size)
-            epoch = epoch[: min(left, self._per_epoch(len(shuffled)))]
+            order = shuffled if pool is None else pool[shuffled]
+            if len(order) <= self.batch_size:
+                left -= 1
+                yield order
+                continue
+            epoch = order.split(self.batch_size)[: min(left, self._per_epoch(len(order)))]
             left -= len(epoch)
             yield from epoch
 

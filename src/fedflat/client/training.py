@@ -23,7 +23,7 @@ from fedflat.client.local import LocalTraining
 from fedflat.client.piece import BatchOracle, ClientContext, ClientState, Piece, Term
 from fedflat.core.flat import GradFn, Model
 from fedflat.core.messages import WEIGHT, Broadcast, Extras, Reply
-from fedflat.core.seeds import derive, seed_modules, torch_generator
+from fedflat.core.seeds import derive, kept_random_state, seed_modules, torch_generator
 from fedflat.data.batch import Batch, Tensors
 from fedflat.data.examples import ClientData
 from fedflat.tasks.task import Count, Supply
@@ -113,7 +113,7 @@ class ClientWork:
         job, client, broadcast = self.job, self.request.client, self.request.broadcast
         examples = len(self.data)
         job.learner.flat.buffers = broadcast.buffers
-        with torch.random.fork_rng(devices=[]):
+        with kept_random_state():
             seed_modules(derive(job.seed, "module", *broadcast.path(client)), job.learner.device)
             gradient = _full_gradient(job, self.request, self.data, broadcast.params)
         metrics = {"loss": float("nan")}
@@ -168,7 +168,7 @@ def _local_train(job: ClientJob, request: Request, data: ClientData, spy: Spy | 
     stack = list(zip(job.pieces, contexts, strict=True))
     for piece, v in stack:
         data = piece.data(v, data)
-    with torch.random.fork_rng(devices=[]):
+    with kept_random_state():
         # Dropout and other random layers draw from PyTorch's global generator.
         seed_modules(derive(job.seed, "module", *broadcast.path(client)), job.learner.device)
         try:
@@ -327,9 +327,8 @@ def local_train(
     for piece, v in reversed(stack):
         w, buffers = piece.end(v, w), piece.end_buffers(v, buffers)
     returned = w if moved is None else w - moved
-    return LocalResult(
-        own, returned, buffers, torch.stack(losses).mean(dim=0), len(losses), samples, counted
-    )
+    loss = losses[0] if len(losses) == 1 else torch.stack(losses).mean(dim=0)
+    return LocalResult(own, returned, buffers, loss, len(losses), samples, counted)
 
 
 def open_context(job: ClientJob, request: Request, data: ClientData, piece: Piece) -> ClientContext:
@@ -408,7 +407,8 @@ def task_batches(
     broadcast, client = request.broadcast, request.client
     size = job.learner.task.epoch_size(data)
     indices = job.local.batches(job.seed, broadcast.round, client, size, broadcast.repetition)
-    augment = torch_generator(job.seed, "augment", *broadcast.path(client))
+    augments = data.examples.augments or data.change is not None or job.learner.task.makes_batches
+    augment = torch_generator(job.seed, "augment", *broadcast.path(client)) if augments else None
     draws = partial(torch_generator, job.seed, "task", *broadcast.path(client))
     return Supply(data, indices, job.learner.dtype, augment, draws, output)
 

@@ -7,6 +7,7 @@ not grow with the cohort. Clients that were trained as a stack reply in one `Rep
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -256,7 +257,7 @@ def unstack(stacked: Extras, count: int) -> Iterator[dict[str, dict[str, Tensor]
 def _finite(t: Tensor) -> bool:
     # The sum is finite only if all entries are. It may also overflow, so a sum that is not finite
     # is checked entry by entry.
-    return not t.numel() or bool(torch.isfinite(t.sum())) or bool(torch.isfinite(t).all())
+    return not t.numel() or math.isfinite(t.sum()) or bool(torch.isfinite(t).all())
 
 
 @dataclass(frozen=True)
@@ -324,7 +325,7 @@ class _Mean:
         self.weight += weight
         if self.value is None:
             self.value = value.clone()
-        else:
+        elif value.numel():
             self.value.lerp_(value, weight / self.weight if self.weight else 0.0)
 
 

@@ -52,6 +52,21 @@ def seed_modules(number: int, device: str) -> None:
         seed_torch(number)
 
 
+class kept_random_state:
+    """Restores the state of PyTorch's generator of the processor at the end of the block.
+
+    It does what ``torch.random.fork_rng(devices=[])`` does, which also looks for devices.
+    """
+
+    def __enter__(self) -> None:
+        """Keep the state."""
+        self._state = torch.default_generator.get_state()
+
+    def __exit__(self, *error: object) -> None:
+        """Restore it."""
+        torch.default_generator.set_state(self._state)
+
+
 def seed_torch(number: int) -> None:
     """Seed PyTorch's generators of the processor and of the GPUs in use.
 

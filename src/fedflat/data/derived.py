@@ -117,6 +117,10 @@ class DelegatingExamples(AnyExamples):
     def shape(self) -> tuple[int, ...]:
         return self.examples.shape
 
+    @property
+    def augments(self) -> bool:
+        return self.examples.augments
+
     def raw(self, index: Tensor) -> Examples:
         return self.examples.raw(index)
 

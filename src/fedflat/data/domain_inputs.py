@@ -30,10 +30,6 @@ class DomainInputs(DelegatingExamples):
     numbers: Tensor
     """The domain of each example, from 0."""
 
-    @property
-    def augments(self) -> bool:
-        return self.examples.augments
-
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
         batch = self.examples.batch(index, dtype, rng)
         return replace(batch, inputs=(batch.inputs, self.numbers.index_select(0, index)))

@@ -67,10 +67,6 @@ class Unlabelled(Targetless):
 
     unlabelled = True
 
-    @property
-    def augments(self) -> bool:
-        return self.examples.augments
-
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
         """See `AnyExamples.batch`; the targets are absent."""
         return Batch(self.examples.batch(index, dtype, rng).inputs, Absent())
