@@ -34,7 +34,7 @@ from fedflat.core.flat import Model
 from fedflat.core.messages import ReplyBatch
 from fedflat.core.seeds import request_seed, torch_generator
 from fedflat.data.batch import Batch, Tensors, each, rows, stacked
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import AnyExamples, ClientData
 
 
 @dataclass
@@ -61,10 +61,11 @@ class StackContext(ClientContext):
 
 def signature(job: ClientJob, request: Request, data: ClientData) -> Any:
     """Return a key: clients with equal keys can share a stack."""
-    if not request.broadcast.instruction.stackable:
-        return id(request.broadcast), request.client
+    broadcast = request.broadcast
+    if not broadcast.instruction.stackable:
+        return id(broadcast), request.client
     epoch_size = job.learner.task.epoch_size(data)
-    same = id(request.broadcast), len(data), epoch_size
+    same = id(broadcast), len(data), epoch_size
     if not request.state and job.local.orders is None:  # the most common case
         return same
     shapes = frozenset(
@@ -251,8 +252,16 @@ class Stack:
         learner.at = at[row]
         return learner.output(inputs)
 
-    @property
+    @cached_property
+    def _examples(self) -> AnyExamples | None:
+        """The set that all clients' examples are in, if it is one."""
+        one = self.data[0].examples
+        return one if all(d.examples is one for d in self.data) else None
+
+    @cached_property
     def _augments(self) -> bool:
+        if self._examples is not None:
+            return self._examples.augments
         return any(one.examples.augments for one in self.data)
 
     @property
@@ -266,12 +275,7 @@ class Stack:
     @cached_property
     def _index(self) -> Tensor | None:
         """Indices of all clients' examples, if they share one set."""
-        one = self.data[0].examples
-        return (
-            torch.stack([d.index for d in self.data])
-            if all(d.examples is one for d in self.data)
-            else None
-        )
+        return None if self._examples is None else torch.stack([d.index for d in self.data])
 
     def _batch(self, indices: Tensor, rngs: list[torch.Generator] | None = None) -> Batch:
         """The batch of each client's row of ``indices``; augmented if there are generators."""

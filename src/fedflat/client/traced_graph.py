@@ -61,7 +61,7 @@ class _Recorder(TorchDispatchMode):
     """Writes every operation below autograd into a graph while it is performed."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.graph, self.root = Graph(), nn.Module()
         self.nodes: dict[int, Node] = {}
         self.seen: list[Tensor] = []

@@ -125,10 +125,18 @@ class _Payload:
         size, rows = self.delta.shape[-1], self.delta.numel() // self.delta.shape[-1]
         return rows * (1 + sum(t.numel() == rows * size for t in _tensors(self.extras)))
 
-    @property
+    @cached_property
+    def square(self) -> Tensor:
+        """The squared length of ``delta``, over all rows."""
+        flat = self.delta.reshape(-1)
+        return torch.dot(flat, flat).double()
+
+    @cached_property
     def finite(self) -> bool:
         """True if all entries are finite."""
-        return all(_finite(t) for t in (self.delta, self.buffers, *_tensors(self.extras)))
+        # The squared length is finite only if all entries of ``delta`` are. It may also overflow.
+        rest = self.buffers, *_tensors(self.extras)
+        return (math.isfinite(self.square) or _finite(self.delta)) and all(map(_finite, rest))
 
 
 @dataclass(frozen=True)
@@ -335,16 +343,11 @@ def _with_counts(received: Reply | ReplyBatch) -> Iterator[tuple[Reply, int, Ten
     ``square`` is the mean squared length of their deltas.
     """
     if isinstance(received, Reply):
-        yield received, 1, _square(received.delta)
+        yield received, 1, received.square
     elif WEIGHT in received.metrics:
-        yield from ((reply, 1, _square(reply.delta)) for reply in received)
+        yield from ((reply, 1, reply.square) for reply in received)
     else:
-        yield received.mean, len(received), _square(received.delta) / len(received)
-
-
-def _square(delta: Tensor) -> Tensor:
-    flat = delta.reshape(-1)
-    return torch.dot(flat, flat).double()
+        yield received.mean, len(received), received.square / len(received)
 
 
 Combine = Callable[[Tensor, Tensor], Tensor]

@@ -56,12 +56,13 @@ def run_requests(pool: Submits, requests: Sequence[Request]) -> Iterator[PoolOut
     pool.begin()
     running = _Running()
     done = dict[int, PoolOutcome | None]()
-    count, sent = len(requests), 0
+    count, sent, coming = len(requests), 0, iter(requests)
+    submit, accepts = running.submit, pool.accepts
     failed = False
     for place in range(count):
         while True:
-            while sent < count and (sent == place or pool.accepts(sent - place)):
-                running.submit(pool, sent, requests[sent])
+            while sent < count and (sent == place or accepts(sent - place)):
+                submit(pool, sent, next(coming))
                 sent += 1
             if failed:
                 pool.recover()

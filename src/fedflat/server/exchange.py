@@ -80,8 +80,9 @@ class RequestBatch(Sequence[Request]):
 
     def to(self, client: int) -> Request:
         """The request to one client, with the state of its own pieces."""
-        state = self.clients.state(client)
-        own = state and {k: kept for k, kept in state.items() if not k.startswith(AVERAGE)}
+        own = self.clients.state(client)
+        if own:
+            own = {k: kept for k, kept in own.items() if not k.startswith(AVERAGE)}
         return Request(client, self.broadcast_to(client), own, self._ids[client])
 
     def broadcast_to(self, client: int) -> Broadcast:
