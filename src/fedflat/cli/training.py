@@ -15,7 +15,7 @@ from typing import Any
 from fedflat.cli.preset_settings import beside, chosen, seeds_of, settings_of, too_short
 from fedflat.data.cache import opened_once
 from fedflat.errors import RunError, SettingError, printable_lines
-from fedflat.execution.profiling.profiled import Wanted
+from fedflat.execution.profiling.profiled import ProfileOption
 from fedflat.execution.profiling.report import text
 from fedflat.experiments.api import experiments
 from fedflat.experiments.console import reporter_for
@@ -112,7 +112,7 @@ def _headlines(folder: Path) -> list[Headline]:
         return []
 
 
-def _profile(args: Namespace, reporter: Reporter) -> Wanted:
+def _profile(args: Namespace, reporter: Reporter) -> ProfileOption:
     return (lambda profile: reporter.print_line(f"\n{text(profile)}\n")) if args.profile else False
 
 

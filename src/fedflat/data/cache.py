@@ -13,8 +13,8 @@ from contextvars import ContextVar
 
 from fedflat.data.federation import DataSpec, Federation
 
-_Kept = dict[tuple[int, int], tuple[DataSpec, Federation]]
-_opened: ContextVar[_Kept | None] = ContextVar("_opened", default=None)
+_Opened = dict[tuple[int, int], tuple[DataSpec, Federation]]
+_opened: ContextVar[_Opened | None] = ContextVar("_opened", default=None)
 
 
 @contextmanager

@@ -183,7 +183,7 @@ class WorkerPool(RemoteClientPool):
                 shared = self.shared[ours] = open_shared()
                 process = self.context.Process(
                     target=start,
-                    args=(theirs, self.samples.open_line(), before, shared),
+                    args=(theirs, self.samples.open_connection(), before, shared),
                     daemon=True,
                 )
                 process.start()

@@ -12,7 +12,7 @@ from fedflat.composition.method import Method
 from fedflat.data.cache import opened, opened_once
 from fedflat.data.federation import DataSpec
 from fedflat.errors import MOST_RUNS, SettingError, number, shown
-from fedflat.execution.profiling.profiled import Wanted
+from fedflat.execution.profiling.profiled import ProfileOption
 from fedflat.experiments import study
 from fedflat.experiments.console import reporter_for
 from fedflat.experiments.evaluation_schedule import EvaluationSchedule
@@ -103,7 +103,7 @@ def run(
     quiet: bool = False,
     reporter: Reporter | None = None,
     checkpoint_every: float = PAUSE,
-    profile: Wanted = False,
+    profile: ProfileOption = False,
     loss: LossFn | None = None,
     **settings: Unpack[RunSettings],
 ) -> Result:
@@ -160,7 +160,7 @@ def compare(
     quiet: bool = False,
     reporter: Reporter | None = None,
     checkpoint_every: float = PAUSE,
-    profile: Wanted = False,
+    profile: ProfileOption = False,
     loss: LossFn | None = None,
     **settings: Unpack[RunSettings],
 ) -> Results:

@@ -19,7 +19,7 @@ from fedflat.data.files.paths import remembered
 from fedflat.errors import FedflatError, PrintLine, number
 from fedflat.execution.client_pool import ExecutorLike
 from fedflat.execution.client_states import ClientStates
-from fedflat.execution.profiling.profiled import Wanted, profiled
+from fedflat.execution.profiling.profiled import ProfileOption, profiled
 from fedflat.experiments.choose_executor import RunLoad
 from fedflat.experiments.descriptions import load_descriptions
 from fedflat.experiments.execution_config import ExecutionConfig, merge_config
@@ -84,7 +84,7 @@ def run_one(
     reporter: Reporter = Reporter(),
     *,
     checkpoint_every: float = PAUSE,
-    profile: Wanted = False,
+    profile: ProfileOption = False,
     until: int | None = None,
     tried: int = 1,
 ) -> Result:
@@ -164,7 +164,7 @@ def run_many(
     reporter: Reporter = Reporter(),
     *,
     checkpoint_every: float = PAUSE,
-    profile: Wanted = False,
+    profile: ProfileOption = False,
     target: float | None = None,
     tried: Sequence[int] | None = None,
 ) -> list[Result]:
@@ -230,7 +230,7 @@ def resume(
     loss: LossFn | None = None,
     reporter: Reporter = Reporter(),
     checkpoint_every: float = PAUSE,
-    profile: Wanted = False,
+    profile: ProfileOption = False,
     record: str | None = None,
     logger: str | None = None,
     until: int | None = None,
@@ -364,7 +364,7 @@ def _train(
     reporter: Reporter,
     place: int,
     study: StudyTime,
-    profile: Wanted,
+    profile: ProfileOption,
     until: int | None = None,
 ) -> Result:
     try:

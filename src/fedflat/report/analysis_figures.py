@@ -11,7 +11,7 @@ from typing import Any
 from fedflat.plot_style import COLUMN, LEGEND, PAGE, in_lines, legend, look, plain
 from fedflat.report.collect import Document
 from fedflat.report.figure_style import (
-    Drawn,
+    NamedFigure,
     canvas,
     comparable,
     height_map,
@@ -24,7 +24,7 @@ from fedflat.report.figure_style import (
 GAMMA = "\N{GREEK SMALL LETTER GAMMA}"
 
 
-def eigenvalue_stems(document: Document) -> Iterator[Drawn]:
+def eigenvalue_stems(document: Document) -> Iterator[NamedFigure]:
     """The largest eigenvalues of the Hessian, one stem each."""
     found = [one for one in document["curvature"] if known(one.get("eigenvalues", []))]
     for name, items in comparable(found):
@@ -43,7 +43,7 @@ def eigenvalue_stems(document: Document) -> Iterator[Drawn]:
         yield f"eigenvalues{name}", figure
 
 
-def layer_dots(document: Document) -> Iterator[Drawn]:
+def layer_dots(document: Document) -> Iterator[NamedFigure]:
     """The largest eigenvalue of each layer's own block of the Hessian."""
     for name, items in comparable([one for one in document["curvature"] if one.get("layers")]):
         layers = list(dict.fromkeys(layer for one in items for layer in one["layers"]))
@@ -60,7 +60,7 @@ def layer_dots(document: Document) -> Iterator[Drawn]:
         yield f"layers{name}", figure
 
 
-def corruption_bars(document: Document) -> Iterator[Drawn]:
+def corruption_bars(document: Document) -> Iterator[NamedFigure]:
     """The headline score under each kind of corruption, mean over severities."""
     for name, items in comparable(document["corruptions"]):
         headline = document["boards"][document["methods"][items[0]["method"]]["board"]]["headline"]
@@ -80,7 +80,7 @@ def corruption_bars(document: Document) -> Iterator[Drawn]:
         yield f"corruptions{name}", figure
 
 
-def barriers(document: Document) -> Iterator[Drawn]:
+def barriers(document: Document) -> Iterator[NamedFigure]:
     """Loss and error on the line between two models, with the barrier in the legend."""
     for name, items in comparable(document["interpolate"]):
         drawn = [one for one in ("loss", "error") if any(one in item for item in items)]
@@ -110,7 +110,7 @@ def _line_label(one: Document) -> str:
     return in_lines(f"{one['b']} (0) to {one['a']} (1){barrier}", 2 * LEGEND)
 
 
-def description_maps(document: Document) -> Iterator[Drawn]:
+def description_maps(document: Document) -> Iterator[NamedFigure]:
     """Distances between the clients' descriptions, and the cosines of what the clients sent."""
     import numpy as np
 
@@ -139,7 +139,7 @@ def _square_panels(count: int) -> tuple[Any, list[Any]]:
     return figure, [axis]
 
 
-def recorded_heat_maps(document: Document) -> Iterator[Drawn]:
+def recorded_heat_maps(document: Document) -> Iterator[NamedFigure]:
     """Recorded metrics by client or entry and round: one panel for each method, on one scale."""
     for key in dict.fromkeys(one["key"] for one in document["heatmaps"]):
         found = [one for one in document["heatmaps"] if one["key"] == key]

@@ -9,10 +9,10 @@ from typing import Any
 from fedflat.data.partition_figure import partition_figure
 from fedflat.plot_style import COLUMN, LEGEND, PAGE, in_lines, legend, look
 from fedflat.report.collect import Document
-from fedflat.report.figure_style import Drawn, canvas, comparable, numbers, panels, wide
+from fedflat.report.figure_style import NamedFigure, canvas, comparable, numbers, panels, wide
 
 
-def partitions(document: Document) -> Iterator[Drawn]:
+def partitions(document: Document) -> Iterator[NamedFigure]:
     """Examples of each class at each client."""
     for one in document["partition"]:
         board = document["methods"][one["method"]]["board"]
@@ -20,7 +20,7 @@ def partitions(document: Document) -> Iterator[Drawn]:
         yield f"partition-seed{one['seed']}" + (f"-{board + 1}" if board else ""), figure
 
 
-def local_global_dots(document: Document) -> Iterator[Drawn]:
+def local_global_dots(document: Document) -> Iterator[NamedFigure]:
     """The largest eigenvalue of clients' models on their own data and on everyone's data."""
     for name, items in comparable(document["local_global"]):
         figure, axis = canvas(COLUMN, 2.4)
@@ -38,7 +38,7 @@ def local_global_dots(document: Document) -> Iterator[Drawn]:
         yield f"local-global{name}", figure
 
 
-def group_maps(document: Document) -> Iterator[Drawn]:
+def group_maps(document: Document) -> Iterator[NamedFigure]:
     """Shares of the classes at clients in the order of their groups, and in the groups."""
     for place, one in enumerate(document["groups"]):
         if not one.get("before"):
@@ -68,7 +68,7 @@ def _shares(rows: Sequence[Sequence[float]]) -> Any:
     return 100 * (counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)).T
 
 
-def style_maps(document: Document) -> Iterator[Drawn]:
+def style_maps(document: Document) -> Iterator[NamedFigure]:
     """The styles of the clients' images along their two main directions, coloured by cluster."""
     for name, items in comparable(document["styles"]):
         figure, axes = panels(len(items), 0.8)

@@ -20,7 +20,7 @@ COLUMNS: ContextVar[int | None] = ContextVar("columns", default=None)
 """How many columns wide every figure is; None: as wide as it needs."""
 HEIGHTS = ((45, 32, 110), (38, 92, 158), (42, 152, 146), (140, 197, 98), (247, 221, 96))
 """The colours of heights, from low to high, as on the page."""
-Drawn = tuple[str, Any]
+NamedFigure = tuple[str, Any]
 """A name, and the figure of that name."""
 
 

@@ -23,7 +23,7 @@ from fedflat.report.client_figures import group_maps, local_global_dots, partiti
 from fedflat.report.collect import Document
 from fedflat.report.figure_style import (
     COLUMNS,
-    Drawn,
+    NamedFigure,
     canvas,
     comparable,
     height_map,
@@ -89,7 +89,7 @@ def _save(figure: Any, path: Path, formats: Sequence[str]) -> None:
         raise unwritable(path, error) from error
 
 
-def _curves(document: Document) -> Iterator[Drawn]:
+def _curves(document: Document) -> Iterator[NamedFigure]:
     """Scores and losses against rounds, with a clock also against time and bytes: the mean over
     seeds, and from the least to the largest."""
     for place, board in enumerate(document["boards"]):
@@ -194,7 +194,7 @@ def _widen(axis: Any) -> None:
         axis.set_ylim(low - least, high + least)
 
 
-def _densities(document: Document) -> Iterator[Drawn]:
+def _densities(document: Document) -> Iterator[NamedFigure]:
     """Densities of the Hessian's eigenvalues on a logarithmic axis."""
     for name, items in comparable([one for one in document["curvature"] if "density" in one]):
         figure, axis = canvas(COLUMN, 2.8)
@@ -208,7 +208,7 @@ def _densities(document: Document) -> Iterator[Drawn]:
         yield f"density{name}", figure
 
 
-def _planes(document: Document) -> Iterator[Drawn]:
+def _planes(document: Document) -> Iterator[NamedFigure]:
     """Planes through models, on one scale, with the models where they lie: loss and error."""
     for measure, called in (("loss", "plane"), ("error", "plane-error")):
         there = [one for one in document["plane"] if measure in one]
@@ -285,7 +285,7 @@ def _range(items: Sequence[Document], measure: str = "loss") -> tuple[float, flo
     return min(values), max(values)
 
 
-_FIGURES: tuple[Callable[[Document], Iterator[Drawn]], ...] = (
+_FIGURES: tuple[Callable[[Document], Iterator[NamedFigure]], ...] = (
     _curves,
     eigenvalue_stems,
     _densities,

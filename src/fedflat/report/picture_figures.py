@@ -10,13 +10,13 @@ from typing import Any
 
 from fedflat.plot_style import PAGE, in_lines, plain
 from fedflat.report.collect import Document
-from fedflat.report.figure_style import Drawn, canvas, comparable, panels, title_letters
+from fedflat.report.figure_style import NamedFigure, canvas, comparable, panels, title_letters
 
 NAMED = 30
 """Most classes whose names are drawn."""
 
 
-def confusion_matrices(document: Document) -> Iterator[Drawn]:
+def confusion_matrices(document: Document) -> Iterator[NamedFigure]:
     """The confusion matrix of each test set, rows in per cent of the true class."""
     import numpy as np
 
@@ -46,7 +46,7 @@ def _class_ticks(axis: Any, names: list[str]) -> None:
     axis.set_yticks(range(len(texts)), texts)
 
 
-def example_pictures(document: Document) -> Iterator[Drawn]:
+def example_pictures(document: Document) -> Iterator[NamedFigure]:
     """Examples: the image, its labels, and the mask that each method predicts."""
     for name, items in comparable(document["pictures"]):
         for where in dict.fromkeys(where for one in items for where in one["sets"]):
@@ -69,7 +69,7 @@ def example_pictures(document: Document) -> Iterator[Drawn]:
             yield f"pictures{more}{name}", figure
 
 
-def recovered_images(document: Document) -> Iterator[Drawn]:
+def recovered_images(document: Document) -> Iterator[NamedFigure]:
     """Some real training images, and those that an attacker recovered from each method."""
     for name, items in comparable(document["recovery"]):
         figure, axes = panels(1 + len(items), 1.1)

@@ -10,7 +10,7 @@ from typing import Any
 from fedflat.plot_style import COLORS, PAGE, in_lines, legend
 from fedflat.report.analysis_figures import file_name
 from fedflat.report.collect import Document
-from fedflat.report.figure_style import Drawn, canvas, comparable, panels, title_letters
+from fedflat.report.figure_style import NamedFigure, canvas, comparable, panels, title_letters
 from fedflat.report.picture_figures import image_of
 
 RIGHT, WRONG, DATABASE = COLORS[2], COLORS[1], "0.6"
@@ -20,7 +20,7 @@ ANOTHER_AREA = 50_000
 """Metres. Areas are further from each other than this, and none is as wide."""
 
 
-def place_maps(document: Document) -> Iterator[Drawn]:
+def place_maps(document: Document) -> Iterator[NamedFigure]:
     """The queries of each area, right or wrong, with the database and the clients' images."""
     for where, name, items in _by_test_set(document):
         found = [query["area"] for one in items for query in one["sets"][where]["queries"]]
@@ -36,7 +36,7 @@ def place_maps(document: Document) -> Iterator[Drawn]:
             yield f"places{_ending(where)}{more}{name}", figure
 
 
-def retrieved_images(document: Document) -> Iterator[Drawn]:
+def retrieved_images(document: Document) -> Iterator[NamedFigure]:
     """A row for each method with its queries, and below each the nearest image."""
     for where, name, items in _by_test_set(document):
         there = [one for one in items if one["sets"][where]["examples"]]

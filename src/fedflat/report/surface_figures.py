@@ -10,7 +10,7 @@ from fedflat.errors import SettingError
 from fedflat.plot_style import in_lines, look
 from fedflat.report.collect import Document
 from fedflat.report.figure_style import (
-    Drawn,
+    NamedFigure,
     comparable,
     height_map,
     known,
@@ -30,7 +30,7 @@ ROOM = 0.1
 """Inches above and below a panel: a title of two lines would be cut off at the edge."""
 
 
-def surfaces(document: Document) -> Iterator[Drawn]:
+def surfaces(document: Document) -> Iterator[NamedFigure]:
     """Surfaces side by side, on one scale."""
     for name, items in comparable([one for one in document["surface"] if "loss" in one]):
         scale = _range((one, "loss") for one in items)
@@ -42,7 +42,7 @@ def surfaces(document: Document) -> Iterator[Drawn]:
         yield f"surface{name}", figure
 
 
-def surfaces_together(document: Document) -> Iterator[Drawn]:
+def surfaces_together(document: Document) -> Iterator[NamedFigure]:
     """The surfaces of two methods: each other method as a net over the first one."""
     for name, items in comparable([one for one in document["surface"] if "loss" in one]):
         first = items[0]
@@ -55,7 +55,7 @@ def surfaces_together(document: Document) -> Iterator[Drawn]:
             yield f"surface-together{name}", _figure(pairs, scale)
 
 
-def client_surfaces(document: Document) -> Iterator[Drawn]:
+def client_surfaces(document: Document) -> Iterator[NamedFigure]:
     """Surfaces of clients' models: on their own data solid, on everyone's data as a net.
 
     Two methods on everyone's data are drawn together too.

@@ -181,11 +181,11 @@ def plan_exchange(
     ]
     found = timetable(fleet, broadcast.round, start, ways, choose=choose, busy=busy)
     if len(found.lost) == len(chains):
-        raise FedflatError(f"round {broadcast.round}: {_nobody(fleet, start, found)}")
+        raise FedflatError(f"round {broadcast.round}: {_no_client(fleet, start, found)}")
     return found
 
 
-def _nobody(fleet: Fleet, start: float, found: Timetable) -> str:
+def _no_client(fleet: Fleet, start: float, found: Timetable) -> str:
     late = [one.would - start for one in found.lost.values() if one.reason == LATE]
     if not late:
         return (

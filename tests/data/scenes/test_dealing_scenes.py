@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fedflat.data.scenes.dealing import (
-    drawn_sizes,
     equal_shares,
     place_clusters,
+    random_sizes,
     sizes_between,
     uniform,
 )
@@ -71,7 +71,7 @@ def test_crosscity() -> None:
     """3200 scenes of each of four cities; 17 to 37 a client, 27 on average: LADD has 476
     clients."""
     cities = [city for city in ("Rio", "Rome", "Taipei", "Tokyo") for _ in range(3200)]
-    parts = drawn_sizes(cities, 17, 37, rng())
+    parts = random_sizes(cities, 17, 37, rng())
     sizes = [len(part) for part in parts]
     assert len(parts) == 476
     assert min(sizes) >= 17
@@ -141,6 +141,6 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(SettingError, match="ulm has 3 scenes, too few for 8 clients"):
         equal_shares(["ulm"] * 3, 8, rng())
     with pytest.raises(SettingError, match="Rio has 5 scenes, too few for a client of 17"):
-        drawn_sizes(["Rio"] * 5, 17, 37, rng())
+        random_sizes(["Rio"] * 5, 17, 37, rng())
     with pytest.raises(SettingError, match="AF has 5 scenes, too few"):
         place_clusters(np.zeros((5, 2)), ["AF"] * 5, 1, 16, 100, 0)

@@ -25,7 +25,7 @@ from fedflat.data.examples import ClientData
 from fedflat.execution.profiling import worker_samples
 from fedflat.execution.profiling.categories import START
 from fedflat.execution.profiling.report import Profile, shares
-from fedflat.execution.profiling.worker_samples import tapping
+from fedflat.execution.profiling.worker_samples import collecting_samples
 from fedflat.execution.workers import Workers
 from fedflat.experiments.api import compare
 from fedflat.experiments.execution_config import ExecutionConfig
@@ -193,7 +193,7 @@ def test_workers_are_asked_in_the_middle_of_a_request(monkeypatch: pytest.Monkey
         Request(client, Broadcast(0, start.params, start.buffers, 0.1), {}, str(client))
         for client in range(5)
     ]
-    with tapping() as found:
+    with collecting_samples() as found:
         with Workers(2).open(setup.job, setup.fed, setup.source) as pool:
             replies = pool.run(requests)
             next(replies)

@@ -2,7 +2,7 @@
 
 equal_shares     clients of one group each, equally large within a group; the rest is unused
 sizes_between    client sizes between two limits with a given sum
-drawn_sizes      clients of one group each, of random sizes between two limits
+random_sizes      clients of one group each, of random sizes between two limits
 place_clusters   clients of neighbouring places, with sizes between two limits
 """
 
@@ -68,10 +68,10 @@ def uniform(total: int, count: int, low: int, high: int, rng: np.random.Generato
     return [sorted(part.tolist()) for part in np.split(rng.permutation(total), ends[:-1])]
 
 
-def drawn_sizes(groups: Sequence[str], low: int, high: int, rng: np.random.Generator) -> Parts:
+def random_sizes(groups: Sequence[str], low: int, high: int, rng: np.random.Generator) -> Parts:
     """Clients of one group each, with random sizes from ``low`` to ``high``.
 
-    >>> len(drawn_sizes(["a"] * 3200, 17, 37, np.random.default_rng(0)))
+    >>> len(random_sizes(["a"] * 3200, 17, 37, np.random.default_rng(0)))
     119
     """
     parts = []

@@ -8,7 +8,7 @@ from pathlib import Path
 from fedflat.data.examples import Augment
 from fedflat.data.scenes.augment import ScaleCrop
 from fedflat.data.scenes.classes import CITYSCAPES_IDS, Ids
-from fedflat.data.scenes.dealing import drawn_sizes
+from fedflat.data.scenes.dealing import random_sizes
 from fedflat.data.scenes.folders import pair_masks
 from fedflat.data.scenes.scene_set import SceneSet
 from fedflat.data.scenes.scenes import DealtScenes, Scene
@@ -63,7 +63,7 @@ class CrossCity(SceneSet):
             test += pair_masks(
                 self.name, folder / city / "Images" / "Test", ".png", mask, city, self.by_hand
             )
-        parts = drawn_sizes([scene.domain for scene in train], *SIZES, self.rng(seed))
+        parts = random_sizes([scene.domain for scene in train], *SIZES, self.rng(seed))
         return self.federation(train, parts, {"test": test})
 
 

@@ -1,4 +1,4 @@
-"""A run with a sampler beside it, and what becomes of its samples."""
+"""Profile a run: sample its stacks, then write and print the profile."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from typing import Any
 
 from fedflat.execution.profiling.report import SPEEDSCOPE, Profile, profile_json, speedscope, text
 from fedflat.execution.profiling.sampler import StackSampler
-from fedflat.execution.profiling.worker_samples import tapping
+from fedflat.execution.profiling.worker_samples import collecting_samples
 from fedflat.files import write_file
 
-Wanted = bool | Callable[[Profile], None]
-"""Whether to profile; or to whom to give the profile. True prints it on standard error."""
+ProfileOption = bool | Callable[[Profile], None]
+"""False: no profile. True: print it on standard error. A function is called with it."""
 
 Listener = Callable[[Any], None]
 
 
 @contextmanager
-def profiled(wanted: Wanted, folder: Path | None) -> Iterator[Callable[[Listener], Listener]]:
+def profiled(
+    wanted: ProfileOption, folder: Path | None
+) -> Iterator[Callable[[Listener], Listener]]:
     """Profile a block; at its end, also after an error, write the profile into ``folder`` and pass
     it on.
 
@@ -40,7 +42,7 @@ def profiled(wanted: Wanted, folder: Path | None) -> Iterator[Callable[[Listener
         return count_round
 
     sampler = StackSampler()
-    with tapping() as workers:
+    with collecting_samples() as workers:
         try:
             with sampler:
                 yield counted

@@ -23,58 +23,56 @@ END = signal.SIGUSR1
 """The signal that ends a profiled worker. Workers block the signals that a terminal or a scheduler
 sends to a group."""
 
-Found = list[Samples]
-_wanted: ContextVar[Found | None] = ContextVar("wanted", default=None)
+_collected: ContextVar[list[Samples] | None] = ContextVar("collected", default=None)
 
 
 @contextmanager
-def tapping() -> Iterator[Found]:
-    """Workers started in here are looked at; the list is filled as they are ended."""
-    found: Found = []
-    before = _wanted.set(found)
+def collecting_samples() -> Iterator[list[Samples]]:
+    """Sample the workers that are started in this block; the list is filled when they end."""
+    found: list[Samples] = []
+    before = _collected.set(found)
     try:
         yield found
     finally:
-        _wanted.reset(before)
+        _collected.reset(before)
 
 
 class WorkerSamples:
     """The connections on which the workers of one pool send their samples, if profiling is on."""
 
     def __init__(self, context: SpawnContext) -> None:
-        self.context, self.found = context, _wanted.get()
-        self.lines: list[tuple[Connection, Connection]] = []
+        self.context, self.samples = context, _collected.get()
+        self.connections: list[tuple[Connection, Connection]] = []
 
-    def open_line(self) -> Connection | None:
-        """The worker's end of a new line."""
-        if self.found is None:
+    def open_connection(self) -> Connection | None:
+        """The worker's end of a new connection; None without profiling."""
+        if self.samples is None:
             return None
         ours, theirs = self.context.Pipe(duplex=False)
-        self.lines.append((ours, theirs))
+        self.connections.append((ours, theirs))
         return theirs
 
     def collect(self, processes: Iterable[SpawnProcess]) -> None:
         """End profiled workers and take their samples. A worker that was killed before gives
         none."""
-        if self.found is None:
+        if self.samples is None:
             return
         for process in processes:
             if process.pid is not None and process.is_alive():
                 os.kill(process.pid, END)
-        for _, theirs in self.lines:
+        for _, theirs in self.connections:
             theirs.close()
         end = time.monotonic() + PATIENCE
-        for ours, _ in self.lines:
+        for ours, _ in self.connections:
             with ours, suppress(EOFError, OSError):
                 if ours.poll(max(0.0, end - time.monotonic())):
-                    self.found.append(pickle.loads(ours.recv_bytes()))
+                    self.samples.append(pickle.loads(ours.recv_bytes()))
 
 
 @contextmanager
-def sampled(line: Connection | None) -> Iterator[None]:
-    """What a worker does in here is sampled until it is stopped, even in the middle of a
-    request."""
-    if line is None:
+def sampled(connection: Connection | None) -> Iterator[None]:
+    """Sample the work in this block until the worker is stopped, even in the middle of a request."""
+    if connection is None:
         yield
         return
     signal.signal(END, lambda number, frame: sys.exit())
@@ -83,5 +81,5 @@ def sampled(line: Connection | None) -> Iterator[None]:
         with sampler:
             yield
     finally:
-        with suppress(OSError), line:
-            line.send_bytes(pickle.dumps(sampler.samples()))
+        with suppress(OSError), connection:
+            connection.send_bytes(pickle.dumps(sampler.samples()))

@@ -63,7 +63,7 @@ class _Task:
 
 
 @dataclass(eq=False)
-class _Sent:
+class _StoredBroadcast:
     """A broadcast in the object store."""
 
     broadcast: Broadcast
@@ -105,7 +105,7 @@ class RayPool(RemoteClientPool):
         )(ClientActor)
         self.setup = dumps((self.order.way, self.order.plugins, options.threads))
         self.content = self.ray.put(self.order.content)
-        self.sent: dict[int, _Sent] = {}
+        self.sent: dict[int, _StoredBroadcast] = {}
         """By the identity of the broadcast."""
         self.numbers = 0
         self.alone_since = time.monotonic()
@@ -153,7 +153,9 @@ class RayPool(RemoteClientPool):
         sent = self.sent.get(id(request.broadcast))
         if sent is None:
             self.numbers += 1
-            sent = _Sent(request.broadcast, self.numbers, self.ray.put(dumps(request.broadcast)))
+            sent = _StoredBroadcast(
+                request.broadcast, self.numbers, self.ray.put(dumps(request.broadcast))
+            )
             self.sent[id(request.broadcast)] = sent
         sent.uses += 1
         self.queue.append(_Task(self.exchanges, request))

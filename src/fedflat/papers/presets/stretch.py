@@ -29,7 +29,7 @@ COUNTED = {
 """The arguments that are numbers of rounds, or belong to them."""
 SCHEDULED = ("lr", "weight_decay", "momentum", "clip")
 
-Given = dict[str, Any]
+CountedArguments = dict[str, Any]
 """The counted arguments of one call, with defaults."""
 
 
@@ -72,7 +72,7 @@ def unfinished(arguments: Mapping[str, Any]) -> list[str]:
     """
     descriptions: list[str] = []
 
-    def check(name: str, given: Given) -> Given:
+    def check(name: str, given: CountedArguments) -> CountedArguments:
         words = _late(name, given, arguments["rounds"])
         descriptions.extend([words] if words else [])
         return given
@@ -89,7 +89,7 @@ def _texts(arguments: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _late(name: str, given: Given, rounds: int) -> str:
+def _late(name: str, given: CountedArguments, rounds: int) -> str:
     """Return a description of what does not end in time, or ""."""
     match name, given:
         case (("warmup" | "cosine" | "poly"), {"rounds": over}) if over > rounds:
@@ -110,33 +110,36 @@ def _scaled(count: int, share: float) -> int:
     return max(1, round(count * share)) if count else 0  # 0 means none
 
 
-def _counts(given: Given, share: float) -> Given:
+def _counts(given: CountedArguments, share: float) -> CountedArguments:
     return {
         name: _scaled(int(n), share) if n and n >= 1 else n for name, n in given.items()
     }  # swa(start=0.75)
 
 
-def _decay(given: Given, share: float) -> Given:
+def _decay(given: CountedArguments, share: float) -> CountedArguments:
     return {"rate": float(f"{given['rate'] ** (1 / share):.10g}")}
 
 
-def _steps(given: Given, share: float) -> Given:
+def _steps(given: CountedArguments, share: float) -> CountedArguments:
     """If several steps fall into one round, the last one counts."""
     pairs = zip(given["rounds"], given["values"], strict=True)
     steps = {_scaled(at, share): value for at, value in pairs}
     return {"rounds": list(steps), "values": list(steps.values())}
 
 
-_CHANGES: dict[str, Callable[[Given, float], Given]] = {"decay": _decay, "steps": _steps}
+_CHANGES: dict[str, Callable[[CountedArguments, float], CountedArguments]] = {
+    "decay": _decay,
+    "steps": _steps,
+}
 
 
-def _through(text: str, change: Callable[[str, Given], Given]) -> str:
+def _through(text: str, change: Callable[[str, CountedArguments], CountedArguments]) -> str:
     """Return the text with the counted arguments of each call changed."""
     return ast.unparse(_Calls(change).visit(ast.parse(text.strip(), mode="eval")))
 
 
 class _Calls(ast.NodeTransformer):
-    def __init__(self, change: Callable[[str, Given], Given]) -> None:
+    def __init__(self, change: Callable[[str, CountedArguments], CountedArguments]) -> None:
         self.change = change
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -163,7 +166,7 @@ class _Calls(ast.NodeTransformer):
         return node
 
     @staticmethod
-    def _write_values(node: ast.Call, names: list[str], now: Given) -> None:
+    def _write_values(node: ast.Call, names: list[str], now: CountedArguments) -> None:
         """Replace values in place, or append them by name."""
         for name, value in now.items():
             text = ast.parse(repr(value), mode="eval").body

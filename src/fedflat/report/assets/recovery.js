@@ -27,7 +27,7 @@ function drawRecovery(section, doc) {
       originals.map((item) =>
         figure(
           "Real training images",
-          "Drawn from those of all clients.",
+          "NamedFigure from those of all clients.",
           sheet(item.originals, "Some of the real training images"),
         ),
       ),
