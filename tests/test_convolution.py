@@ -148,7 +148,7 @@ def test_rounding_is_that_of_plain_sums(size: int, kernel: int) -> None:
         assert (ours - exact).std() / spread < max(2.2 * (usual - exact).std() / spread, 1.5e-6)
 
 
-def test_it_can_be_derived_twice() -> None:
+def test_the_convolution_has_a_second_derivative() -> None:
     given = [
         part.requires_grad_()
         for part in (drawn(2, 2, 7, 6), drawn(3, 2, 3, 3, seed=1), drawn(3, seed=2))
@@ -227,7 +227,7 @@ def test_the_papers_networks_have_the_gradients_of_plain_torch(text: str) -> Non
     assert not torch.equal(gradients["auto"], gradients["direct"]), "fewer products were not taken"
 
 
-def test_it_is_not_taken_where_it_cannot_gain() -> None:
+def test_winograd_is_not_used_where_it_is_not_faster() -> None:
     small = lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8 * 16, 5))  # noqa: E731
     batch = batch_of((3, 6, 6))
     made = [

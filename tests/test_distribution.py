@@ -48,7 +48,7 @@ def test_the_wheel_has_all_files_of_the_package(built: tuple[Path, Path]) -> Non
     assert packed.issuperset(DATA)
 
 
-def test_it_works_away_from_the_repository(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_package_works_outside_the_repository(built: tuple[Path, Path], tmp_path: Path) -> None:
     """A run with worker processes, its analyses and its page, with the package of the wheel."""
     with zipfile.ZipFile(built[1]) as archive:
         archive.extractall(tmp_path / "site")

@@ -197,7 +197,7 @@ def test_unit_vectors(shape: tuple[int, ...]) -> None:
     assert not unit(torch.zeros(shape)).any()
 
 
-def test_which_buffers_are_statistics_of_batch_normalisation() -> None:
+def test_statistics_of_batch_normalisation_are_found() -> None:
     class Counted(nn.Module):
         """Batch normalisation, and a buffer of its own before and after it."""
 

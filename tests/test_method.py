@@ -174,7 +174,7 @@ def test_two_probes_are_nested_on_purpose_only() -> None:
         chain(fedsmoo(), sam())
 
 
-def test_a_first_exchange_for_the_gradient_moves_no_memory() -> None:
+def test_a_first_exchange_for_the_gradient_changes_no_state() -> None:
     with pytest.raises(
         SettingError, match=r"stale_sam\(0.15\) has a state, and mime\(.*makes 2 exchanges"
     ):

@@ -93,7 +93,7 @@ def test_make_run_is_the_first_of_them() -> None:
 
 
 @pytest.mark.slow
-def test_they_run(tmp_path: Path) -> None:
+def test_commands_of_the_readme_run(tmp_path: Path) -> None:
     write_cifar_files(tmp_path / "files" / "cifar-10-batches-bin", "cifar10", 30)
     typed = [words for name, *words in commands() if name == "fedflat"]
     run = [words for words in typed if not any(words[: len(read)] == read for read in ONLY_READ)]

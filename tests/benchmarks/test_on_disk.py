@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "on_disk.py"
 
 
 @pytest.mark.slow
-def test_it_says_two_ratios() -> None:
+def test_two_ratios_are_printed() -> None:
     words = [
         "--pictures",
         "40",

@@ -13,7 +13,7 @@ SETUP = "small_unet(width=4), 6,479 parameters, batches of 2 crops of 16x32, fil
 
 
 @pytest.mark.slow
-def test_it_says_ratios_and_memory() -> None:
+def test_ratios_and_memory_are_printed() -> None:
     words = [
         "--scenes",
         "8",

@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "street.py"
 
 
 @pytest.mark.slow
-def test_it_says_the_speed_in_each_weather() -> None:
+def test_the_speed_in_each_weather_is_printed() -> None:
     words = [sys.executable, str(SCRIPT), "--pictures", "1", "--size", "16x32"]
     lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
     assert [line.split()[0] for line in lines] == [*WEATHERS, "all"]

@@ -415,7 +415,7 @@ def test_clocks(capsys: pytest.CaptureFixture[str], clock: str, message: str) ->
         ),
     ],
 )
-def test_who_talks_to_whom(
+def test_wrong_topologies_are_refused_in_one_line(
     capsys: pytest.CaptureFixture[str], method: str, more: tuple[str, ...], message: str
 ) -> None:
     messages = refused(capsys, *RUN, method, "--on", "digits(lda(0))", *more)

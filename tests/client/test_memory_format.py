@@ -163,7 +163,7 @@ def test_what_gains(module: nn.Module, expected: bool) -> None:
         ("mlp", False),
     ],
 )
-def test_which_of_our_models_gain(text: str, expected: bool) -> None:
+def test_models_for_which_channels_last_is_chosen(text: str, expected: bool) -> None:
     spec = parse(text, "model")
     assert isinstance(spec, ModelSpec)
     with torch.device("meta"):

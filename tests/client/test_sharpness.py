@@ -99,7 +99,7 @@ def test_a_radius_may_change_with_the_round() -> None:
     assert not torch.equal(*etas)
 
 
-def test_which_parameters_are_weights() -> None:
+def test_weights_are_distinguished_from_biases_and_norms() -> None:
     assert weights(PLANE).tolist() == [True, True, False]
     shapes = ((2, 2), (2,))
     named = Layout(("conv.weight", "norm.bias"), shapes, (), ())

@@ -230,7 +230,7 @@ def test_a_request_to_many_is_the_requests_to_each(
         assert found.metrics == pytest.approx(reply.metrics)
 
 
-def test_who_can_share_a_stack() -> None:
+def test_clients_that_can_share_a_stack() -> None:
     job = ClientJob(learner(), (), LocalTraining(), seed=0)
     broadcast = Broadcast(0, vector(0.0), vector(), 0.1)
 

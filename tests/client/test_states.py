@@ -121,7 +121,7 @@ def test_a_part_of_something_larger_does_not_keep_it_alive() -> None:
     assert mine.untyped_storage().nbytes() == ONE
 
 
-def test_those_not_selected_for_longest_are_on_disk() -> None:
+def test_states_unused_for_longest_are_on_disk() -> None:
     states = states_with({1: 1, 2: 2, 3: 3}, 2 * ONE)
     assert states.in_ram == 2 * ONE
     states.state(2)
@@ -157,7 +157,7 @@ def test_the_file_grows_with_the_clients_and_not_with_the_rounds() -> None:
     assert states._spill.nbytes <= 2 * length  # those of the round before, and those of this one
 
 
-def test_a_memory_that_did_not_change_is_not_written_again(tmp_path: Path) -> None:
+def test_a_state_that_did_not_change_is_not_written_again(tmp_path: Path) -> None:
     states = states_with({1: 1, 2: 2}, None, tmp_path)
     first = states.table(1)
     states.stage(1, {"dual": dict(states.state(1)["dual"])})

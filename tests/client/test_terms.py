@@ -183,7 +183,7 @@ class Lite(Piece):
         return w
 
 
-def test_so_is_it_in_the_one_a_piece_asks_for() -> None:
+def test_full_gradients_include_the_term() -> None:
     job = ClientJob(
         Learner(network(), (4,), 3, seed=0, dtype="float64"),
         (Man(2.0), Lite()),

@@ -136,7 +136,7 @@ class Second(LogPiece):
     key = "second"
 
 
-def test_who_is_called_when() -> None:
+def test_the_order_of_calls() -> None:
     NOTES.clear()
     SEEN.clear()
     what = job(LogPiece("a"), Second("b", 0.5), local=LocalTraining(batch_size=5))

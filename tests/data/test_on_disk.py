@@ -81,7 +81,7 @@ def test_the_bits_are_those_of_examples_in_memory(paths, pictures, memory):
             assert torch.equal(mine.targets, theirs.targets)
 
 
-def test_it_is_a_set_like_any_other(paths, pictures):
+def test_examples_on_disk_behave_like_examples_in_memory(paths, pictures):
     on_disk, in_memory = both(paths, pictures, 10**6)
     assert (len(on_disk), on_disk.shape, on_disk.augments) == (
         len(in_memory),

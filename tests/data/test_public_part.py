@@ -11,7 +11,7 @@ from fedflat.experiments.prepare import prepare
 from fedflat.registry.specs import parse
 
 
-def test_so_many_of_each_class_leave_the_test_set() -> None:
+def test_the_public_part_takes_examples_of_each_class() -> None:
     whole = ff.digits().open(3)
     public, rest = (
         parse(f"{name}(digits(lda(0), clients=20), per_class=4)", "data set").open(3)
@@ -61,7 +61,9 @@ def test_refused() -> None:
         ("digits()", "digits(iid(), clients=2)", None),
     ],
 )
-def test_who_is_judged_by_what_it_has_seen(on: str, server: str | None, words: str | None) -> None:
+def test_groups_by_confidence_need_public_examples(
+    on: str, server: str | None, words: str | None
+) -> None:
     settings = {
         "rounds": 1,
         "topology": "chains(groups=kmeans(psi='confidence', d_min=50))",

@@ -39,7 +39,7 @@ def test_description():
     assert skew.clients == 20
 
 
-def test_of_a_federation_with_few_labels():
+def test_skew_of_a_federation_with_few_labels():
     x, y = torch.rand(3, 2), torch.tensor([0, 0, 0])
     skew = clients_of([(x, y), (x, y)], test=(x, y), classes=5).open(0).skew()
     assert (skew.classes, skew.classes_max, skew.distance) == (5, 1, 0)

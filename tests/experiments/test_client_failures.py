@@ -176,7 +176,7 @@ def test_a_resumed_run_is_the_same(tmp_path: Path) -> None:
     assert [round for round, _ in seen[0]] == [2, 4]
 
 
-def test_those_selected_together_are_missing_together() -> None:
+def test_clients_of_a_failed_stack_are_missing() -> None:
     """Clients 3 and 4 alone in their rows: one fails, the others of the cohort have other sizes."""
     run_folder = RunFolder()
     result = train(troubled("raise"), executor=Stacked(), run_folder=run_folder)
@@ -251,7 +251,7 @@ def test_answers_that_do_not_count(meddle: Any, reason: str, why: str) -> None:
         train(troubled("nothing", min_replies=None), executor=Meddling(meddle))
 
 
-def test_who_missed_the_model_is_sent_it_again() -> None:
+def test_a_client_that_missed_the_model_is_sent_it_again() -> None:
     """Mime asks for a gradient first, then sends its second request without the model."""
     requests: list[Request] = []
 

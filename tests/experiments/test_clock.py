@@ -331,7 +331,7 @@ def test_where_none_can_come_first(topology: str) -> None:
         ("devices(present=on_off(1, 1))", "--min-replies 1"),
     ],
 )
-def test_who_may_lose_replies_must_say_how_many_do(clock: str, message: str) -> None:
+def test_a_clock_that_may_lose_replies_needs_min_replies(clock: str, message: str) -> None:
     with pytest.raises(SettingError, match=message):
         experiment(clock=clock)
 

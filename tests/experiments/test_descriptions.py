@@ -218,7 +218,7 @@ def test_what_it_reveals_is_reported_before() -> None:
     ]
 
 
-def test_what_hangs_on_groups_is_refused_when_they_are_known(tmp_path: Path) -> None:
+def test_settings_that_depend_on_groups_are_checked_when_groups_are_known(tmp_path: Path) -> None:
     """Nothing is lost: descriptions that were sent are kept."""
     exp = experiment(topology=BY_LABELS, sampler=ClientSampler(clients=4))
     with pytest.raises(SettingError, match="are superclients, but there are only 2"):

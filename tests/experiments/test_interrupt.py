@@ -41,7 +41,7 @@ def press() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_it_comes_when_the_block_is_done() -> None:
+def test_an_interrupt_is_raised_after_the_block() -> None:
     done = []
 
     def work() -> None:
@@ -226,7 +226,7 @@ def test_what_schedulers_send_is_treated_as_ctrl_c(tmp_path: Path, number: int) 
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
 
 
-def test_who_has_a_handler_keeps_it() -> None:
+def test_an_existing_signal_handler_is_kept() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
     try:

@@ -71,9 +71,7 @@ def ids(monkeypatch: pytest.MonkeyPatch) -> list[StateIds]:
 
 
 @pytest.mark.parametrize("text", REMEMBERING)
-def test_the_same_bits_and_the_same_memories(
-    text: str, tmp_path: Path, ids: list[StateIds]
-) -> None:
+def test_the_same_bits_and_the_same_states(text: str, tmp_path: Path, ids: list[StateIds]) -> None:
     exp, run_folder = replace(experiment_of(text), rounds=3), RecordingRunFolder()
     here, there = (
         train(exp, executor=InProcess(1), run_folder=run_folder),

@@ -250,7 +250,7 @@ def test_simulated_seconds_to_a_target() -> None:
     assert "| 30.0 s |" in row
 
 
-def test_who_has_no_clock_has_no_simulated_seconds() -> None:
+def test_runs_without_a_clock_have_no_simulated_seconds() -> None:
     with_clock, without = timed(result(CURVE), 2.0), result(CURVE, method="fedsam(rho=0.1)")
     one, other = summarise([with_clock, without], 0.7)
     assert one.clock_to_target == 8

@@ -88,7 +88,7 @@ def test_data_that_do_not_fit() -> None:
         ff.run("fedavg", server_data="diabetes(clients=3)", quiet=True, **SETTINGS)
 
 
-def test_to_begin_with(tmp_path: Path) -> None:
+def test_server_data_are_used_by_initializers(tmp_path: Path) -> None:
     run = {"quiet": True, "threads": 1, **SETTINGS}
     output = ff.run("fedavg", init=f"pretrained({OWN}, rounds=2)", **run)
     held = ff.run("fedavg", init="pretrained(rounds=2)", server_data=OWN, **run)

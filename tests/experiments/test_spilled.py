@@ -66,7 +66,7 @@ def same(folder: Path, other: Path) -> bool:
     "method",
     [EVERYTHING, "scaffold", "feddyn + sam", "fedala", "naive_fedgloss", "fedavg + all_clients"],
 )
-def test_where_memories_are_changes_no_bit(method: str) -> None:
+def test_the_place_of_client_states_changes_no_bit(method: str) -> None:
     exp = experiment(method)
     here, there = (train(exp, executor=HERE, state_memory=budget) for budget in (10**9, 0))
     assert torch.equal(here.model.params, there.model.params)

@@ -43,7 +43,7 @@ def test_the_last_rounds_before_the_stop_are_evaluated_as_those_before_the_end()
     assert [row["round"] for row in train(exp, until=19).rows] == [5, 10, 15, 18, 19]
 
 
-def test_who_listens_hears_of_the_rounds_to_the_stop() -> None:
+def test_callbacks_see_the_rounds_up_to_the_stop() -> None:
     ticks: list[Progress] = []
     train(experiment(rounds=6), until=3, on_progress=ticks.append)
     assert [(progress.round, progress.rounds) for progress in ticks] == [(1, 3), (2, 3), (3, 3)]
@@ -66,6 +66,6 @@ def test_no_round_at_all_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_which_averages_change_the_training() -> None:
+def test_averages_that_change_the_training() -> None:
     steering = [average.changes_lr for average in (Wima(), Ema(), Swa(), Swa(cycle_lr=False))]
     assert steering == [False, False, True, False]

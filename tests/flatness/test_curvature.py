@@ -86,7 +86,7 @@ def test_a_subset_says_how_sure_it_is() -> None:
     assert "subsample" not in curvature(learner, model, data, k=1, examples=40)
 
 
-def test_it_can_be_stopped_between_batches() -> None:
+def test_curvature_can_be_stopped_between_batches() -> None:
     learner, model, data = network("mlp")
     before = learner.flat.model().params
 

@@ -58,7 +58,7 @@ def test_the_larger_radius_is_in_the_chosen_layers() -> None:
     torch.testing.assert_close(places[1], vector(0.3, 0.4, 0.0, 9 * 1.2, 0.0, 0.0) / 13)
 
 
-def test_which_layers_fsa_can_choose() -> None:
+def test_layers_that_fsa_can_choose() -> None:
     """No biases, no normalisation, no shortcuts: nineteen convolutions and the linear layer of
     ResNet-20."""
     names = eligible(Layout.of(resnet20().build((3, 8, 8), 10)))

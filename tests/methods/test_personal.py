@@ -196,7 +196,7 @@ class Elsewhere(Piece):
         return torch.zeros_like(w)
 
 
-def test_it_is_not_the_model_sent_back() -> None:
+def test_the_personal_model_is_not_the_model_sent_back() -> None:
     setup = prepare(
         replace(
             experiment(), method=fedavg_ft() + Method(client=(Elsewhere(),), text="elsewhere()")

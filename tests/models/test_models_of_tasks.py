@@ -192,7 +192,7 @@ def test_parameters_of_the_u() -> None:
     assert sum(p.numel() for p in small_unet().build((3, 64, 128), 9).parameters()) == expected
 
 
-def test_a_pixel_hears_of_the_whole_neighbourhood() -> None:
+def test_an_output_pixel_depends_on_its_whole_neighbourhood() -> None:
     """Of three strides of 2 and nearest enlargement: one pixel moves outputs more than 16 pixels
     away, and its own."""
     module = small_unet(width=4).build((1, 64, 64), 2).double().eval()
@@ -241,7 +241,7 @@ def test_what_is_made_of_length_one(order: str) -> None:
 
 
 @every_row
-def test_it_can_be_laid_flat(
+def test_a_model_can_be_flattened(
     spec: ModelSpec, shape: tuple[int, ...], made: tuple[int, ...], relus: int, last: int
 ) -> None:
     flat = FlatModule(spec.build(shape, 6))

@@ -106,7 +106,7 @@ def test_the_papers_moments(kind: type[Adam] | type[Adagrad] | type[Yogi]) -> No
     torch.testing.assert_close(memory["v"], torch.tensor(v, dtype=torch.float64))
 
 
-def test_yogi_stands_still_where_both_are_equal() -> None:
+def test_yogi_keeps_v_where_both_are_equal() -> None:
     piece = Yogi(1.0, 0.0, 0.9, 0.5)
     same = torch.full((4,), 0.5, dtype=torch.float64)  # its square is v's beginning
     assert torch.equal(follow(piece, [same])[1]["yogi"]["v"], same.square())
@@ -138,7 +138,7 @@ def test_momentum_may_change_with_the_round() -> None:
         torch.testing.assert_close(before - after, moment, rtol=1e-12, atol=1e-12)
 
 
-def test_memories_are_replaced_not_changed() -> None:
+def test_states_are_replaced_not_changed() -> None:
     first = follow(ServerMomentum(), DELTAS[:1])[1]["server_momentum"]["m"]
     kept = first.clone()
     follow(ServerMomentum())

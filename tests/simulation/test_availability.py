@@ -53,7 +53,7 @@ def test_by_rounds_a_client_is_there_for_a_whole_round() -> None:
     assert all(coming.until(4, 0, t, 0.0) == coming.until(4, 0, t, 1e6) for t in range(30))
 
 
-def test_who_is_never_away() -> None:
+def test_clients_that_are_always_available() -> None:
     assert on_off(5, 0).until(0, 0, 0, 1e9) == inf
 
 

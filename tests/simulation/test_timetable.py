@@ -117,7 +117,7 @@ def test_the_first_who_come_are_taken() -> None:
     assert not later.surplus
 
 
-def test_of_equals_the_first_in_the_cohort_are_taken() -> None:
+def test_of_equal_times_the_first_in_the_cohort_count() -> None:
     found = timetable(
         fleet(*[Device(1, 1, 1)] * 3, extra=0.5), 0, 0.0, [alone(client, 5) for client in range(3)]
     )
@@ -134,7 +134,7 @@ def test_how_many_are_asked_and_waited_for(count: int, extra: float, asked: int)
     assert clock.waited_for(asked) == count
 
 
-def test_who_is_late_is_cut_off_and_the_server_waits_until_then() -> None:
+def test_the_server_waits_for_late_clients_until_the_deadline() -> None:
     found = timetable(
         fleet(SLOW, FAST, deadline=20), 0, 5.0, [alone(0, 12, 100, 50), alone(1, 12, 100, 50)]
     )
@@ -179,7 +179,7 @@ def absences(folder: Path, spans: dict[str, Any]) -> Trace:
     return Trace(str(path))
 
 
-def test_who_is_away_is_noticed_at_once(tmp_path: Path) -> None:
+def test_unavailable_clients_are_noticed_at_once(tmp_path: Path) -> None:
     there = absences(tmp_path, {"0": [[0, 4], [50, 60]], "1": [[0, 100]], "2": [[50, 60]]})
     ways = [alone(0, 12), alone(1, 12), alone(2, 12)]
     found = timetable(fleet(*[Device(2, 1, 1)] * 3, present=there), 0, 1.0, ways)  # each takes 6 s
@@ -270,7 +270,7 @@ def test_more_work_never_ends_sooner(
 
 @settings(max_examples=40)
 @given(exchanges(), st.floats(0, 1), st.floats(0.1, 1))
-def test_who_waits_for_fewer_or_less_long_is_done_no_later(
+def test_waiting_for_fewer_clients_or_less_long_ends_no_later(
     made: tuple[list[Device], list[ChainPlan]], extra: float, share: float
 ) -> None:
     some, ways = made

@@ -34,7 +34,7 @@ def image(pixels: list[tuple[float, ...]]) -> Tensor:
 SCORES, Z = image(TEACHER).log(), image(STUDENT)
 
 
-def test_which_pixels_count() -> None:
+def test_pixels_with_a_pseudo_label() -> None:
     assert pseudo_labels(SCORES).counted.flatten().nonzero().flatten().tolist() == [0, 3]
     assert pseudo_labels(SCORES, rule="fda").counted.flatten().nonzero().flatten().tolist() == [
         0,

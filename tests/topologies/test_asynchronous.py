@@ -343,7 +343,7 @@ def test_what_is_sent_is_counted_when_it_is_sent() -> None:
     assert (ledger.down, ledger.up, ledger.c2c) == (asked * one, 6 * 2 * one, 0)
 
 
-def test_who_is_at_work() -> None:
+def test_clients_that_still_work_are_known() -> None:
     """Different clients, as many as there are places, none of them twice with the same model."""
     topology = "asynchronous(buffer=3, concurrency=7, durations='lognormal', spread=1.5)"
     setup = prepare(

@@ -48,7 +48,7 @@ def test_the_number_of_clusters() -> None:
     assert found.silhouette == found.tried[5]
 
 
-def test_of_equal_silhouettes_the_fewer_clusters() -> None:
+def test_equal_silhouettes_give_fewer_clusters() -> None:
     """Four far points, each twice: with more clusters than four nothing can be better than all in
     place."""
     found = style_clusters(np.repeat(np.eye(4) * 100, 2, axis=0))

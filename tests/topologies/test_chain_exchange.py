@@ -92,7 +92,7 @@ UNEQUAL = "given_groups([[0, 3, 4], [1], [2]])"
 @pytest.mark.parametrize(
     "method", [f"fedseq({UNEQUAL}) + sam(0.1) + fedavgm() + wima(2)", "fedseq(2, passes=3)"]
 )
-def test_whichever_chain_goes_on_first(method: str, choice: str) -> None:
+def test_results_do_not_depend_on_which_chain_continues_first(method: str, choice: str) -> None:
     exp = experiment(method, sampler=ClientSampler(clients=5))
     ahead = Ahead(choice=choice)
     same(train(exp, executor=ahead), train(exp, executor=InProcess(threads=1)))
@@ -119,7 +119,7 @@ class Noting(RunFolder):
         super().note(seen, row)
 
 
-def test_who_is_missing_ends_its_own_chain_only() -> None:
+def test_a_failed_client_ends_its_own_chain_only() -> None:
     """Clients after it in the chain are not asked, the others are, and the failure is recorded."""
     exp = experiment(
         f"fedseq({UNEQUAL})", rounds=1, min_replies=1, sampler=ClientSampler(clients=5)

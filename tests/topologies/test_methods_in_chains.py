@@ -158,7 +158,7 @@ def test_a_method_in_chains(text: str) -> None:
     assert scores[0] == scores[1]
 
 
-def test_which_are_refused() -> None:
+def test_methods_that_chains_refuse() -> None:
     """Duals, control variates, states of clients, and those who want every client's own reply;
     nothing else."""
     refused = {text: refusal(text) for text in EVERY}

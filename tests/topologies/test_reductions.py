@@ -93,7 +93,7 @@ def test_one_cluster_is_the_star(method: str, draw: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["uniform", "by_size", "bernoulli"])
-def test_however_clients_are_drawn(kind: str) -> None:
+def test_reductions_hold_for_every_sampler(kind: str) -> None:
     sampler = replace(experiment().sampler, kind=kind)
     alone = result("fedavg", "star()", sampler=sampler)
     same(result("fedavg", "clusters(1)", sampler=sampler), alone)

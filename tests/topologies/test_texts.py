@@ -83,7 +83,7 @@ def test_a_word_is_its_topology(text: str, more: str) -> None:
 
 
 @pytest.mark.parametrize("text", [*SAME, "fedvc(5)"])
-def test_it_is_a_value(text: str) -> None:
+def test_a_topology_is_a_value(text: str) -> None:
     method = method_of(text)
     again = pickle.loads(pickle.dumps(method))
     assert again == method == method_of(repr(method))
@@ -92,7 +92,7 @@ def test_it_is_a_value(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SAME)
-def test_it_is_written_down_and_resumed(text: str, tmp_path: Path) -> None:
+def test_a_topology_is_stored_and_resumed(text: str, tmp_path: Path) -> None:
     exp = experiment(f"{text} + sam(0.1)")
     saved = json.loads(json.dumps({**exp.as_json(), "loss": "cross_entropy"}))
     assert saved["topology"] == repr(parse(SAME[text], "topology"))

@@ -120,7 +120,7 @@ def test_labels_are_drawn_from_the_softmax() -> None:
     )  # four standard deviations
 
 
-def test_which_weights_count() -> None:
+def test_weights_that_task2vec_counts() -> None:
     norms = nn.GroupNorm(1, 2), nn.BatchNorm2d(2, affine=False)
     module = nn.Sequential(nn.Conv2d(1, 2, 3), *norms, nn.ReLU(), nn.Flatten(), nn.Linear(8, 3))
     probe = Probe(module)

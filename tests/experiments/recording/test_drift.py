@@ -65,7 +65,7 @@ def test_steps_end_when_the_request_does() -> None:
     assert costs == ["recording drift: one norm at the end of each local training"]
 
 
-def test_from_what_was_sent_and_probes_do_not_count() -> None:
+def test_drift_starts_at_the_sent_model_and_probes_do_not_count() -> None:
     """NaiveFedGloSS sends a perturbed model in its second exchange; the first, from the model
     itself, is a probe."""
     exp = experiment("naive_fedgloss(rho_s=0.5, admm=False)")

@@ -219,7 +219,7 @@ def test_a_request_by_hand() -> None:
     assert int(notes["requests"]) == 2
 
 
-def test_it_listens_to_what_its_client_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_attack_uses_the_broadcasts_to_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a chain that is what the client before it has made."""
     exp = ff.experiment(
         "fedavg", **{**RUN, "clients_per_round": 6, "topology": "chains(groups=6)", "attack": GAN}

@@ -161,7 +161,7 @@ def test_a_larger_share_holds_the_smaller_one() -> None:
     assert found[0] < found[1] < found[2] < found[3]
 
 
-def test_who_lies_is_drawn_by_the_seed() -> None:
+def test_attackers_are_drawn_by_the_seed() -> None:
     flip = label_flip(L_S=0.5, L=0.2, pairs=[[0, 2]])  # two of four superclients, one client each
     on = clients_of(DATA * 2, test=DATA[0], classes=10)
     assert flip.attacking_clients(victim(on, groups=4)) == flip.attacking_clients(
