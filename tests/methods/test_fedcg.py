@@ -23,7 +23,7 @@ from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
-from fedflat.methods.fedcg import branch_rows, graph_place, student_place
+from fedflat.models.branch_slices import branch_rows, graph_slice, student_slices
 from fedflat.models.domain_branches import BranchedLayer, DomainNetwork
 from fedflat.models.domain_graph import distance_graph
 from fedflat.models.simple import mlp
@@ -223,7 +223,7 @@ def test_the_teacher_follows_the_student_and_is_not_returned() -> None:
     class RecordingRunFolder(RunFolder):
         def checkpoint(self, run: RunState, *, force: bool = False) -> None:
             if not force:
-                place = student_place(setup.job.learner.flat.layout).params
+                place = student_slices(setup.job.learner.flat.layout).params
                 sent.append(run.server["server"]["fedcg"]["teacher"])
                 students.append(run.models["server"].params[place])
 
@@ -241,7 +241,7 @@ def test_wima_and_adam_leave_a_graph_of_the_new_branches() -> None:
     assert result.model is not None
     layout = setup.job.learner.flat.layout
     expected = distance_graph(branch_rows(layout, result.model.params, 3), 0.5)
-    assert torch.equal(result.model.buffers[graph_place(layout)].view(3, 3), expected)
+    assert torch.equal(result.model.buffers[graph_slice(layout)].view(3, 3), expected)
 
 
 def test_coinciding_and_single_domains_have_a_defined_graph() -> None:

@@ -20,7 +20,8 @@ from fedflat.client.training import ClientJob, Request, open_context, run_client
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Replies, aggregate
 from fedflat.data.examples import ClientData, Examples
-from fedflat.methods.fedcg import Branches, graph_place
+from fedflat.methods.fedcg import Branches
+from fedflat.models.branch_slices import graph_slice
 from fedflat.models.domain_branches import BranchedLayer, BranchSettings, DomainNetwork
 from fedflat.models.domain_graph import distance_graph, hamming_graph
 from fedflat.registry.specs import parse
@@ -110,7 +111,7 @@ class Run:
 
     @property
     def graph(self) -> Tensor:
-        return self.model.buffers[graph_place(self.layout)].view(3, 3)
+        return self.model.buffers[graph_slice(self.layout)].view(3, 3)
 
     def output(self, *inputs: Tensor, **changes: Any) -> Tensor:
         flat = self.learner.copy()

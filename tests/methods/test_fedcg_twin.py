@@ -22,7 +22,8 @@ from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
-from fedflat.methods.fedcg import DomainServer, graph_place
+from fedflat.methods.fedcg import DomainServer
+from fedflat.models.branch_slices import graph_slice
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
 from literal import fedcg
@@ -140,7 +141,7 @@ def test_fedcg(more: dict[str, Any]) -> None:
             for (name, place), shape in zip(layout.slices.items(), layout.shapes, strict=True)
         }
 
-    drawn = first.buffers[graph_place(layout)].view(DOMAINS, DOMAINS)
+    drawn = first.buffers[graph_slice(layout)].view(DOMAINS, DOMAINS)
     assert torch.allclose(drawn.sum(1), torch.ones(DOMAINS, dtype=drawn.dtype))
     server = exp.method.server[0]
     assert isinstance(server, DomainServer)
@@ -169,7 +170,7 @@ def test_fedcg(more: dict[str, Any]) -> None:
         assert ours.keys() == trace.models[t].keys()
         for name, value in ours.items():
             np.testing.assert_allclose(value, trace.models[t][name], atol=1e-10, err_msg=name)
-        graph = kept.buffers[t][graph_place(layout)].view(DOMAINS, DOMAINS)
+        graph = kept.buffers[t][graph_slice(layout)].view(DOMAINS, DOMAINS)
         np.testing.assert_allclose(graph, trace.graphs[t], atol=1e-10)
         if "labels" not in output:
             found = kept.teachers[t]

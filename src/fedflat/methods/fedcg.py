@@ -48,11 +48,10 @@ from fedflat.data.domain_inputs import with_numbers
 from fedflat.data.examples import ClientData
 from fedflat.data.k_means import k_means
 from fedflat.errors import SettingError, choice, flag, number
+from fedflat.models.branch_slices import branch_rows, graph_slice, student_slices
 from fedflat.models.domain_branches import (
-    ADJACENCY,
     AUTO,
     BOTTLENECK,
-    BRANCHES,
     FULL,
     LAST,
     OFF,
@@ -228,7 +227,7 @@ class Branches(Piece):
 
         A network that normalizes by the statistics of the batch sees all images at once.
         """
-        place = student_place(v.layout)
+        place = student_slices(v.layout)
         params, buffers = v.sent.clone(), v.sent.new_zeros(sum(v.layout.buffer_sizes))
         params[place.params] = v.inbox["teacher"]
         buffers[place.buffers] = v.inbox["teacher_buffers"]
@@ -256,7 +255,7 @@ class Branches(Piece):
         images, domains = v.scratch["batch"].inputs
         gradient = grad(w)
         student = v.gradient_of(_student_loss(images, domains), w)
-        part = student_place(v.layout).params
+        part = student_slices(v.layout).params
         gradient = gradient.clone()
         gradient[part] += student[part]
         return gradient
@@ -312,45 +311,6 @@ def _scores(module: nn.Module, images: object) -> Tensor:
     return student
 
 
-@dataclass(frozen=True)
-class StudentPlace:
-    """Where the student is in the vectors of parameters and of buffers."""
-
-    params: slice
-    buffers: slice
-
-
-def student_place(layout: Layout) -> StudentPlace:
-    """The places of the student's parameters and buffers, which are next to each other."""
-    params = _span(layout.names, layout.sizes)
-    buffers = _span(layout.buffer_names, layout.buffer_sizes)
-    return StudentPlace(params, buffers)
-
-
-def _span(names: tuple[str, ...], sizes: tuple[int, ...]) -> slice:
-    mine = [name.startswith(f"{STUDENT}.") for name in names]
-    first = mine.index(True) if any(mine) else 0
-    begin = sum(sizes[:first])
-    return slice(begin, begin + sum(size for size, own in zip(sizes, mine, strict=True) if own))
-
-
-def branch_rows(layout: Layout, params: Tensor, domains: int) -> Tensor:
-    """``V``: the parameters of all branches, one row per domain, all layers side by side."""
-    found = [
-        params[place].view(domains, -1)
-        for name, place in layout.slices.items()
-        if name.rpartition(".")[2] == BRANCHES
-    ]
-    return torch.cat(found, dim=1)
-
-
-def graph_place(layout: Layout) -> slice:
-    """Where A is in the vector of buffers."""
-    at = layout.buffer_names.index(ADJACENCY)
-    begin = sum(layout.buffer_sizes[:at])
-    return slice(begin, begin + layout.buffer_sizes[at])
-
-
 @dataclass(frozen=True, repr=False)
 class DomainServer(ServerPiece):
     """The server's half: the graph of the new branches, and the teacher.
@@ -388,9 +348,9 @@ class DomainServer(ServerPiece):
         if self.computes and done >= self.graph_from:
             buffers = buffers.clone()
             graph = distance_graph(branch_rows(layout, params, self.domains), self.beta)
-            buffers[graph_place(layout)] = graph.reshape(-1)
+            buffers[graph_slice(layout)] = graph.reshape(-1)
         if self.teaches and self.every and done % self.every == 0:
-            place = student_place(layout)
+            place = student_slices(layout)
             context.state["teacher"] = params[place.params].clone()
             context.state["teacher_buffers"] = buffers[place.buffers].clone()
         return replace(replies, buffers=buffers)
