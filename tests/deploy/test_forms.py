@@ -57,6 +57,12 @@ def test_data_that_fit(tmp_path: Path) -> None:
     assert client["class_names"] == ["no", "yes"]
 
 
+@pytest.mark.parametrize("text", ["nothing.csv", "nothing/"])
+def test_a_path_at_which_nothing_is(text: str) -> None:
+    with pytest.raises(SettingError, match=r"nothing.* is not there\. Name a folder"):
+        own_data(text)
+
+
 @pytest.mark.parametrize(
     ("header", "rows", "why"),
     [

@@ -226,6 +226,21 @@ def test_what_schedulers_send_is_treated_as_ctrl_c(tmp_path: Path, number: int) 
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
 
 
+def test_a_library_that_raises_another_error_does_not_change_the_status() -> None:
+    """Ray raises KeyboardInterrupt when a signal comes while it waits."""
+
+    @signals_as_ctrl_c()
+    def run() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except Terminated:
+            raise KeyboardInterrupt from None
+
+    with pytest.raises(Terminated) as stopped:
+        run()
+    assert status_of(stopped.value) == 143
+
+
 def test_an_existing_signal_handler_is_kept() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))

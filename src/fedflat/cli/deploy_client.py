@@ -45,7 +45,12 @@ def own_data(text: str) -> DataSpec:
     if place.is_dir():
         divided = (place / "train").is_dir() and (place / "test").is_dir()
         return ImageFolder(text, test=None if divided else text, clients=1)
-    if place.is_file() and text.endswith(".csv"):
+    if text.endswith((".csv", "/")):
+        if not place.is_file():
+            raise SettingError(
+                f"{text} is not there. Name a folder of images by class, a CSV file, or a data set "
+                "such as 'digits()'."
+            )
         return CsvFile(text, test=text, clients=1)
     return data_set(text)
 

@@ -41,8 +41,10 @@ def status_of(stopped: KeyboardInterrupt) -> int:
 def signals_as_ctrl_c() -> Iterator[None]:
     """`ENDING` signals raise `Terminated` in here, once, where they would have ended the process
     without a word."""
+    received: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:
+        received.append(number)
         _set(dict.fromkeys(mine, signal.SIG_IGN))  # it ends already
         raise Terminated(number)
 
@@ -50,6 +52,10 @@ def signals_as_ctrl_c() -> Iterator[None]:
     before = _set(dict.fromkeys(mine, end))
     try:
         yield
+    except KeyboardInterrupt as stopped:
+        if received and not isinstance(stopped, Terminated):  # Ray makes it one of its own
+            raise Terminated(received[0]) from stopped
+        raise
     finally:
         _set(before)
 
