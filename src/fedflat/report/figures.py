@@ -33,7 +33,12 @@ from fedflat.report.figure_style import (
     plain_powers,
     title_letters,
 )
-from fedflat.report.picture_figures import confusion_matrices, example_pictures, recovered_images
+from fedflat.report.picture_figures import (
+    confusion_matrices,
+    example_pictures,
+    recovered_images,
+    styled_images,
+)
 from fedflat.report.place_figures import place_maps, retrieved_images
 from fedflat.report.surface_figures import client_surfaces, surfaces, surfaces_together
 
@@ -306,5 +311,6 @@ _FIGURES: tuple[Callable[[Document], Iterator[NamedFigure]], ...] = (
     place_maps,
     retrieved_images,
     recovered_images,
+    styled_images,
     partitions,
 )

@@ -69,6 +69,25 @@ def example_pictures(document: Document) -> Iterator[NamedFigure]:
             yield f"pictures{more}{name}", figure
 
 
+def styled_images(document: Document) -> Iterator[NamedFigure]:
+    """Training images of clients, and below them the same in the styles of others, by method."""
+    for name, items in comparable(document["styled"]):
+        pairs = items[0]["pairs"]
+        rows = ["image", *(one["label"] for one in items)]
+        figure, axes = canvas(
+            PAGE, 0.75 * len(rows), nrows=len(rows), ncols=len(pairs), squeeze=False
+        )
+        for column, pair in enumerate(pairs):
+            shown = [pair["before"], *(one["pairs"][column]["after"] for one in items)]
+            for axis, picture, row in zip(axes[:, column], shown, rows, strict=True):
+                axis.imshow(image_of(document, picture), interpolation="nearest", cmap="gray")
+                axis.set(xticks=[], yticks=[])
+                if column == 0:
+                    axis.set_ylabel(in_lines(row, 14), fontsize=7)
+            axes[0][column].set_title(f"client {pair['client']}", fontsize=7)
+        yield f"styled{name}", figure
+
+
 def recovered_images(document: Document) -> Iterator[NamedFigure]:
     """Some real training images, and those that an attacker recovered from each method."""
     for name, items in comparable(document["recovery"]):

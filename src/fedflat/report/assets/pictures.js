@@ -267,4 +267,56 @@ function styleMap(item, label) {
   return box;
 }
 
-Object.assign(DRAWINGS, { pictures: drawPictures, confusion: drawConfusion, styles: drawStyles });
+/** Training images of clients, and the same in the styles of others. */
+function drawStyled(section, doc) {
+  const { list, items } = comparable(doc.styled, "styled", "styled");
+  const who = (pair) => `client ${pair.client}` + (pair.domain ? ` (${pair.domain})` : "");
+  const row = (name, pairs, side) =>
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, name),
+      pairs.map((pair) =>
+        el(
+          "td",
+          {},
+          el("img", { src: png(pair[side]), alt: `An image of ${who(pair)}, ${side} restyling` }),
+        ),
+      ),
+    );
+  section.append(
+    el("div", { class: "controls" }, list),
+    scrolling(
+      el(
+        "table",
+        { class: "pictures" },
+        el("caption", { class: "unseen" }, "Training images before and after restyling"),
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            el("td"),
+            items[0].pairs.map((pair) => el("th", { scope: "col" }, who(pair))),
+          ),
+        ),
+        el(
+          "tbody",
+          {},
+          row("image", items[0].pairs, "before"),
+          items.map((item) => row(head(item), item.pairs, "after")),
+        ),
+      ),
+      "Table of styled images",
+    ),
+    note("Every second training image of a client gets a style of another domain."),
+  );
+}
+
+Object.assign(DRAWINGS, {
+  pictures: drawPictures,
+  confusion: drawConfusion,
+  styles: drawStyles,
+  styled: drawStyled,
+});
