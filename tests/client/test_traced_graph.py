@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 
 from experiments.small import experiment
 from fedflat.client.learner import Learner
 from fedflat.client.stacked_gradients import StackedGradients
-from fedflat.client.traced_graph import simplified
+from fedflat.client.traced_graph import NotTraceable, recorded, simplified
 from fedflat.data.batch import Batch
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.progress import Progress
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
+
+OUTSIDE = torch.full((3,), 5.0)
 
 
 @pytest.mark.parametrize("model", ["mlp([5])", "logistic()"])
@@ -30,7 +31,7 @@ def test_the_same_bits_with_fewer_calls(model: str, shared: bool) -> None:
     w = start.params if shared else start.params + torch.randn(6, len(start.params))
     given = [w, start.buffers.expand(6, -1), torch.randn(6, 8, 4), torch.randint(3, (6, 8))]
     untraced = batched._untraced((shared, Batch(torch.empty(0), torch.empty(0))), ())
-    traced = make_fx(untraced)(*given)
+    traced = recorded(untraced, *given)
     before, expected = len(traced.graph.nodes), tree_leaves(untraced(*given))
     found = tree_leaves(simplified(traced)(*given))
     assert len(traced.graph.nodes) < 0.85 * before
@@ -48,6 +49,27 @@ def test_the_gradients_of_a_stack_compile_into_one_graph() -> None:
     assert torch.equal(compiled(*given)[0], gradients(*given)[0])
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x if x.sum() > 0 else -x,
+        lambda x: x * float(x[0]),
+        lambda x: x + OUTSIDE,
+    ],
+    ids=["branch", "number", "outside"],
+)
+def test_what_another_call_may_do_otherwise_is_not_recorded(function: Any) -> None:
+    with pytest.raises(NotTraceable):
+        recorded(function, torch.ones(3))
+
+
+def test_constants_are_part_of_the_graph() -> None:
+    traced = simplified(
+        recorded(lambda x: x + OUTSIDE + torch.tensor(2.0), torch.ones(3), constants=[OUTSIDE])
+    )
+    assert torch.equal(traced(torch.zeros(3)), torch.full((3,), 7.0))
+
+
 def test_operations_that_write_keep_their_order() -> None:
     """Two equal expressions differ if a tensor was changed between them."""
 
@@ -58,7 +80,7 @@ def test_operations_that_write_keep_their_order() -> None:
         return first, y.neg()
 
     x = torch.ones(3)
-    first, second = simplified(make_fx(function)(x))(x)
+    first, second = simplified(recorded(function, x))(x)
     assert first.tolist() == [-1] * 3
     assert second.tolist() == [-2] * 3
 

@@ -14,6 +14,7 @@ from torch.func import functional_call, grad, vmap
 from fedflat import char_lstm, embedder, small_unet, word_lstm
 from fedflat.core.flat import FlatModule, Layout
 from fedflat.errors import SettingError
+from fedflat.kernels.lstm import stepwise
 from fedflat.kernels.memory_format import gains, refusal
 from fedflat.models.embedder import EmbedderNet, GeM
 from fedflat.models.spec import ModelSpec
@@ -113,18 +114,13 @@ def test_curvature_can_be_had(
 def test_a_stack_of_clients_gives_what_each_gives(
     spec: ModelSpec, shape: tuple[int, ...], made: tuple[int, ...], relus: int, last: int
 ) -> None:
-    """As rows of one tensor; torch cannot do that with an LSTM, whose clients train one by
-    one."""
-    module, x = spec.build(shape, 6).double(), inputs(spec, shape)
+    """As rows of one tensor; an LSTM is computed step by step."""
+    module, x = stepwise(spec.build(shape, 6).double()), inputs(spec, shape)
     named = {
         name: torch.stack([p.detach(), p.detach() * 0.9]) for name, p in module.named_parameters()
     }
 
     stacked = vmap(lambda p, x: functional_call(module, p, (x,)))
-    if "lstm" in repr(spec):
-        with pytest.raises(RuntimeError, match="Batching rule not implemented for aten::lstm"):
-            stacked(named, torch.stack([x, x.flip(0)]))
-        return
     both = stacked(named, torch.stack([x, x.flip(0)]))
     for place, mine in enumerate((x, x.flip(0))):
         alone = functional_call(

@@ -18,15 +18,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 
 from fedflat.client.cost_model import forward_cost
 from fedflat.client.learner import Learner, Terms
-from fedflat.client.traced_graph import simplified
+from fedflat.client.traced_graph import recorded, simplified
 from fedflat.data.batch import Batch, arguments, leaves, regrown, shape_of, stacked
 from fedflat.data.examples import ClientData
 from fedflat.kernels.cross_entropy import few_classes
+from fedflat.kernels.lstm import stepwise
 from fedflat.tasks.task import Count
 
 PATIENCE = 16
@@ -47,7 +47,7 @@ class StackedGradients:
 
     def __init__(self, learner: Learner) -> None:
         self.learner, self.layout = learner, learner.flat.layout
-        self.module = _without_counters(copy.deepcopy(learner.flat.module)).train()
+        self.module = stepwise(_without_counters(copy.deepcopy(learner.flat.module))).train()
         self.buffers = learner.flat.buffers
         self.frozen = learner.frozen
         self.at: Tensor | None = None
@@ -83,7 +83,8 @@ class StackedGradients:
         self._calls[shapes] += 1
         if self._calls[shapes] > PATIENCE:
             try:
-                self._traced[shapes] = simplified(make_fx(untraced)(*given))
+                own = (*self.module.parameters(), *self.module.buffers())
+                self._traced[shapes] = simplified(recorded(untraced, *given, constants=own))
             except Exception:  # it works without a trace, only slower
                 self._traced[shapes] = untraced
         return untraced
