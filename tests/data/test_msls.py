@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -22,6 +23,8 @@ from fedflat.data.places.splits import clustering, deal, draw_validation, proxim
 from fedflat.data.places.targets import DATABASE, QUERY
 from fedflat.data.sets.msls import CONTINENT_OF, TRAINING
 from fedflat.data.show import show
+from fedflat.data.shown_data import show_data
+from fedflat.data.sizes_figure import sizes_figure
 from fedflat.errors import DataError, SettingError
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.registry.specs import parse
@@ -243,6 +246,25 @@ def test_what_is_shown_of_a_split() -> None:
     assert sum(int(n) for n in re.findall(r" to \d+ +(\d+)  █", text)) == 5  # set aside, too
     assert "left out: 3 panoramas, 0 of 20 sequences" in text
     assert "clients by city:" in text
+
+
+def test_the_picture_of_a_split() -> None:
+    fed = parse(f"msls({COMMON}, radius=1000)", "data set").open(0)
+    cities = [fed.domain(client)[1] for client in range(fed.population)]
+    figure = sizes_figure(fed.images_per_client(), {"city": cities, "same": ["x"] * len(cities)})
+    sizes, city = figure.axes  # a facet with one value has no panel
+    assert sum(bar.get_height() for bar in sizes.patches) == 5
+    names = [text.get_text() for text in city.get_yticklabels()]
+    widths = [bar.get_width() for bar in city.patches]
+    assert dict(zip(names, widths, strict=True)) == {name: cities.count(name) for name in cities}
+    plt.close(figure)
+
+
+def test_the_picture_is_saved(tmp_path: Path) -> None:
+    on = parse(f"msls({COMMON}, radius=1000)", "data set")
+    saved = show_data(on).save(tmp_path / "split.svg").read_text()
+    assert ">boston<" in saved
+    assert ">examples of a client<" in saved
 
 
 def stopping(write):  # type: ignore[no-untyped-def]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.partition_figure import partition_figure
+from fedflat.data.places.images import PlaceFederation
 from fedflat.data.show import class_counts, class_names, show
+from fedflat.data.sizes_figure import sizes_figure
 from fedflat.errors import SettingError
 from fedflat.plot_style import STYLE, ShownFigure, pyplot
 
@@ -35,25 +38,28 @@ class ShownData:
 
     def _repr_png_(self) -> bytes | None:
         fed = self.spec.open(self.seed)
-        return self.figure()._repr_png_() if class_counts(fed, 1) else None
+        return self.figure()._repr_png_() if fed.here else None
 
     def figure(self) -> ShownFigure:
         """The picture: one column a client, one row a class; below, sample images of an image
-        set."""
+        set. Without classes: a histogram of the clients' sizes, and the clients of each domain."""
         fed = self.spec.open(self.seed)
-        counts = class_counts(fed, CLIENTS)
-        if not counts:
+        if not fed.here:
             raise SettingError(
-                f"{self.spec!r}: there is no picture of clients and classes, since its examples "
-                "have no class each, or its clients are elsewhere."
+                f"{self.spec!r}: there is no picture of its clients, which are elsewhere."
             )
+        counts = class_counts(fed, CLIENTS)
         plots = pyplot()
         with plots.rc_context(STYLE):
-            figure = partition_figure(
-                counts,
-                class_names(self.spec, fed),
-                images=_samples(fed),
-                clients=list(fed.client_names)[: len(counts)],
+            figure = (
+                partition_figure(
+                    counts,
+                    class_names(self.spec, fed),
+                    images=_samples(fed),
+                    clients=list(fed.client_names)[: len(counts)],
+                )
+                if counts
+                else sizes_figure(_sizes(fed), _facets(fed))
             )
             shown = ShownFigure(figure)
             plots.close(figure)
@@ -80,6 +86,23 @@ def show_data(on: DataSpec, seed: int = 0) -> ShownData:
         Seed of the partition.
     """
     return ShownData(on, seed)
+
+
+def _sizes(fed: Federation) -> Sequence[int]:
+    """The number of examples of each client, also of those set aside for validation."""
+    return fed.images_per_client() if isinstance(fed, PlaceFederation) else fed.sizes()
+
+
+def _facets(fed: Federation) -> dict[str, list[str]]:
+    """For each facet its value at each client; "several" if the examples of a client differ."""
+    domains = fed.test.domains
+    if domains is None:
+        return {}
+    homes = [fed.domain(client) for client in range(fed.population)]
+    return {
+        facet: [home[place] if home else "several" for home in homes]
+        for place, facet in enumerate(domains.facets)
+    }
 
 
 def _samples(fed: Federation) -> list[tuple[int, Any]]:

@@ -1,0 +1,44 @@
+"""The picture of clients whose examples have no classes: how many examples they have, and where
+they are from, as in Figure 6.7 of Caldarola's thesis.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedflat.plot_style import COLORS, PAGE, pyplot
+
+BINS = 20
+NAMED = 30
+"""Most values of a facet that are drawn; the most frequent ones."""
+
+
+def sizes_figure(sizes: Sequence[int], facets: Mapping[str, Sequence[str]]) -> Any:
+    """Return a histogram of examples per client, and for each facet the clients of each value.
+
+    sizes
+        The number of examples of each client.
+    facets
+        For each facet its value at each client, such as the city.
+    """
+    counts = {
+        facet: Counter(values).most_common(NAMED)[::-1]
+        for facet, values in facets.items()
+        if len(set(values)) > 1
+    }
+    rows = max([8, *map(len, counts.values())])
+    figure, axes = pyplot().subplots(
+        1, 1 + len(counts), figsize=(PAGE, 0.8 + 0.16 * rows), layout="constrained", squeeze=False
+    )
+    first, *others = axes[0]
+    first.hist(sizes, bins=min(BINS, max(sizes) - min(sizes) + 1), color=COLORS[0])
+    first.set(xlabel="examples of a client", ylabel="clients")
+    for axis, (facet, pairs) in zip(others, counts.items(), strict=True):
+        axis.barh(range(len(pairs)), [count for _, count in pairs], color=COLORS[0])
+        axis.set_yticks(range(len(pairs)), [value.replace("$", r"\$") for value, _ in pairs])
+        axis.set(xlabel="clients", title=facet)
+    for scale in (first.yaxis, *(axis.xaxis for axis in axes[0])):
+        scale.get_major_locator().set_params(integer=True)
+    return figure
