@@ -69,7 +69,7 @@ def disclosure_text(
 ) -> str:
     """Return `disclosed` and what leaves ``further`` as lines of text, for people."""
     rows = disclosed(method, describers=describers, batch_norm=batch_norm)
-    rows += further if rows else ()
+    rows = sorted([*rows, *further], key=lambda one: one.when != BEFORE) if rows else []
     if not rows:
         return "what leaves a client: nothing is sent, all data are in one place"
     lines = [f"  {one.when:<22}{_amount(one):<14}{one.what}" for one in rows]
