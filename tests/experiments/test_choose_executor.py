@@ -116,6 +116,14 @@ def test_the_products_of_a_network() -> None:
     assert found.parts == 4
 
 
+def test_the_products_of_an_lstm() -> None:
+    """Derived: in each layer and at each time, four gates read the layer's input and its state."""
+    net = torch.nn.LSTM(3, 5, num_layers=2, batch_first=True)
+    found = forward_cost(Learner(net, (20, 3), 5, seed=0))
+    assert found.products == 20 * (4 * 5 * (3 + 5) + 4 * 5 * (5 + 5))
+    assert found.numbers == 20 * 3 + 20 * 2 * 2 * 4 * 5
+
+
 @pytest.mark.parametrize(
     ("model", "shape", "least"), [("mlp", (1, 8, 8), 1e-5), ("cnn", (3, 32, 32), 1e-2)]
 )
@@ -126,6 +134,15 @@ def test_the_estimate_is_of_the_right_size(
     part of one."""
     estimate = forward_cost(Learner(parse(model, "model"), shape, 10, seed=0)).seconds(1, 32)
     assert least < estimate < 100 * least
+
+
+def test_recurrent_networks_are_stacked_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch computes all steps of an LSTM in one operation; a stack computes them one by one."""
+    on, model = "sayings(clients=20, examples=4, length=6)", "char_lstm(hidden=4)"
+    long: dict[str, Any] = {"on": on, "model": model, "rounds": 100_000, "clients_per_round": 8}
+    assert not load(**long).stackable
+    monkeypatch.setattr(auto, "_recurrent", lambda learner: False)
+    assert load(**long).stackable
 
 
 def test_the_clock_has_no_say(monkeypatch: pytest.MonkeyPatch) -> None:

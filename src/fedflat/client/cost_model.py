@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.client.learner import Learner
-from fedflat.data.batch import arguments
+from fedflat.data.batch import arguments, leading
 
 PART = 5e-5
 """Seconds that each module adds to a gradient, however small it is."""
@@ -45,9 +45,14 @@ def forward_cost(learner: Learner) -> ForwardCost:
 
     def count_part(part: nn.Module, inputs: object, output: object) -> None:
         nonlocal parts, numbers, products
-        size = output.numel() if isinstance(output, Tensor) else 0
-        weights = [p for p in part.parameters(recurse=False) if p.dim() > 1]
         parts += 1
+        weights = [p for p in part.parameters(recurse=False) if p.dim() > 1]
+        if isinstance(part, nn.RNNBase) and isinstance(output, tuple):
+            steps = leading(output).shape[:-1].numel()
+            numbers += steps * sum(len(p) for p in weights)
+            products += steps * sum(p.numel() for p in weights)
+            return
+        size = output.numel() if isinstance(output, Tensor) else 0
         numbers += size
         products += sum(size // len(p) * p.numel() for p in weights if len(p))
 

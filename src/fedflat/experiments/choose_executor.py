@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from torch import nn
 
 from fedflat.client.cost_model import forward_cost
+from fedflat.client.learner import Learner
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import SMALL, InProcess
 from fedflat.execution.stacked import Stacked
@@ -78,6 +80,7 @@ class RunLoad:
         )
         fits = (
             bare.small
+            and not _recurrent(job.learner)
             and not topology.has_chains
             and bare.run >= WORTH
             and (bare.cohort >= MANY or bare.cohort == 1)
@@ -99,6 +102,11 @@ class RunLoad:
     def spreads(self) -> bool:
         """Whether stacks of this run are worth several processes."""
         return self.run >= SPREAD and self.gradients >= GRADIENTS and self.device == "cpu"
+
+
+def _recurrent(learner: Learner) -> bool:
+    """Whether the network has recurrent layers, which are often slower in stacks."""
+    return any(isinstance(part, nn.RNNBase) for part in learner.flat.module.modules())
 
 
 def first_sizes(setup: RunSetup) -> list[tuple[int, int]]:
