@@ -30,28 +30,33 @@ def _told(func: Any) -> torch.device | None:
     return torch.device("meta") if func is torch.ops.prim.device.default else None
 
 
-def _meant(kwargs: Any) -> dict[str, Any]:
+def _meant(kwargs: Any, device: torch.device) -> dict[str, Any]:
     """The arguments with the device that C++ means."""
     kwargs = kwargs or {}
     told = kwargs.get("device")
-    return {**kwargs, "device": DEVICE} if told is not None and told.type == "meta" else kwargs
+    return {**kwargs, "device": device} if told is not None and told.type == "meta" else kwargs
 
 
 class _Devices(FakeTensorMode):
     """Decides the devices and the shapes of results."""
 
+    device = DEVICE
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        return _told(func) or super().__torch_dispatch__(func, types, args, _meant(kwargs))
+        return _told(func) or super().__torch_dispatch__(
+            func, types, args, _meant(kwargs, self.device)
+        )
 
 
 class ClaimedGpu(TorchDispatchMode):
-    """Makes ``device="cuda:0"`` usable in this block. Tensors of the CPU stay what they are."""
+    """Makes a claimed device usable in this block. Tensors of the CPU stay what they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | str = DEVICE) -> None:
         super().__init__()
         self.fake = _Devices(allow_non_fake_inputs=True)
+        self.fake.device = torch.device(device)
         self.reads = 0
         """How often the host waited for a number or a shape."""
 
@@ -69,7 +74,7 @@ class ClaimedGpu(TorchDispatchMode):
     ) -> Any:
         if (device := _told(func)) is not None:
             return device
-        kwargs = _meant(kwargs)
+        kwargs = _meant(kwargs, self.fake.device)
         flat, form = tree_flatten((args, kwargs))
         if not any(map(_claims, flat)):
             with unset_fake_temporarily():
@@ -97,7 +102,7 @@ class ClaimedGpu(TorchDispatchMode):
         """A result on the device whose shape depends on numbers or on the kernel."""
         if not isinstance(plain, Tensor):
             return plain
-        return self._joined(FakeTensor(self.fake, plain.to("meta"), DEVICE), plain)
+        return self._joined(FakeTensor(self.fake, plain.to("meta"), self.fake.device), plain)
 
     def _joined(self, claimed: Any, plain: Any) -> Any:
         """The claimed result, with the numbers of the plain one; what is on the CPU is plain."""

@@ -17,6 +17,7 @@ from fedflat.data.augment import CropFlip
 from fedflat.data.federation import DataSpec
 from fedflat.data.partitions.iid import Iid
 from fedflat.data.sets.in_memory import tensors
+from fedflat.execution import stacked_pool
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
@@ -98,7 +99,8 @@ def test_tasks_and_groups(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")  # by deepcopy
-def test_stacks() -> None:
+def test_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacked_pool, "free_memory", lambda device: None)
     on = "synthetic(clients=8, examples=6, features=8)"
     assert_same_bits(of_run("fedsam + scaffold", on, model="mlp([4])"), Stacked())
 

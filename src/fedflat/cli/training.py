@@ -60,8 +60,9 @@ def train_on(args: Namespace) -> int:
             "logger": args.logger,
             "profile": _profile(args, reporter),
         }
-        if args.executor is not None:
-            wishes["executor"] = args.executor
+        for name in ("executor", "device", "devices"):
+            if getattr(args, name) is not None:
+                wishes[name] = getattr(args, name)
         return resume(
             folder,
             reporter=reporter,

@@ -34,8 +34,8 @@ __all__ = [
     "WorkLeft",
 ]
 
-Source = Callable[[], Federation]
-"""A picklable function that opens the data."""
+Source = Callable[..., Federation]
+"""A picklable function that opens the data; its argument ``device`` names another device."""
 
 
 class ClientsUnreachable(FedflatError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -45,6 +46,8 @@ class _Pickler(pickle.Pickler):
                 if last.is_contiguous():
                     return _channels_last, (last.numpy(),)
             return torch.from_numpy, (value.detach().numpy(),)
+        if isinstance(value, Tensor) and value.device.type in GPUS and not value.requires_grad:
+            return _on_device, (value.cpu(), str(value.device))
         if isinstance(value, type | FunctionType) and value.__module__ in MAINS:
             self.mains.append(value.__qualname__)
         return NotImplemented
@@ -58,6 +61,16 @@ def _bfloat16(bits: Any) -> Tensor:
 def _channels_last(pixels: Any) -> Tensor:
     """The images whose channels come last in memory, as they were: sums keep their order."""
     return torch.from_numpy(pixels).permute(0, 3, 1, 2)
+
+
+GPUS = ("cuda", "mps")
+_place: ContextVar[str | None] = ContextVar("place", default=None)
+"""The device of this process, while `loads` works."""
+
+
+def _on_device(tensor: Tensor, device: str) -> Tensor:
+    """A tensor that was on a GPU, on the GPU of this process."""
+    return tensor.to(_place.get() or device)
 
 
 def packed(value: object) -> PickledValue:
@@ -88,14 +101,22 @@ def dumps_apart(value: object, least: int) -> tuple[bytes, list[pickle.PickleBuf
     return stream.getvalue(), arrays
 
 
-def loads(message: bytes, arrays: Sequence[memoryview] = ()) -> Any:
-    """What `dumps` made bytes of, with the arrays that `dumps_apart` left out."""
-    return pickle.loads(message, buffers=arrays)
+def loads(message: bytes, arrays: Sequence[memoryview] = (), *, device: str | None = None) -> Any:
+    """What `dumps` made bytes of, with the arrays that `dumps_apart` left out.
+
+    Tensors that were on a GPU are put on ``device``, or on the GPU of the same number if None.
+    Tensors of the CPU stay there.
+    """
+    before = _place.set(device)
+    try:
+        return pickle.loads(message, buffers=arrays)
+    finally:
+        _place.reset(before)
 
 
-def opened(message: bytes, arrays: Sequence[memoryview] = ()) -> Any:
-    """The content of an answer; an exception is raised here."""
-    outcome = loads(message, arrays)
+def opened(message: bytes, arrays: Sequence[memoryview] = (), *, device: str | None = None) -> Any:
+    """The content of an answer, its tensors as in `loads`; an exception is raised here."""
+    outcome = loads(message, arrays, device=device)
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome

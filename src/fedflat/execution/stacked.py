@@ -15,6 +15,7 @@ from fedflat.data.batch import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source, threads
+from fedflat.execution.devices import check_workers, read_devices, worker_devices
 from fedflat.execution.stacked_pool import StackedPool, stack_capacity
 from fedflat.execution.workers import WorkerPool, open_workers
 from fedflat.kernels.allocator import keep_memory
@@ -36,15 +37,27 @@ class Stacked(TextSpec):
         Number of processes. With more than one, the cohort is cut into as many consecutive parts
         of nearly equal size (more parts if one would need too much memory), and each part is
         stacked in a worker process. The parts depend only on the cohort and on this number.
+    devices
+        The devices that the processes are divided among in turn, such as "0,1" for two GPUs.
+        None: the device of the run.
+    clients
+        Most clients in a stack. None: as many as fit into 32 MB, or into an eighth of the free
+        memory of a GPU, divided by the processes that share it.
     """
 
     threads: int | None = None
     workers: int = 1
+    devices: str | None = None
+    clients: int | None = None
 
     def __post_init__(self) -> None:
         if self.threads is not None:
             number("stacked", "threads", self.threads, low=1, high=MOST_PROCESSES, whole=True)
         number("stacked", "workers", self.workers, low=1, high=MOST_PROCESSES, whole=True)
+        if self.clients is not None:
+            number("stacked", "clients", self.clients, low=1, whole=True)
+        if self.devices is not None:
+            check_workers("stacked", self.workers, read_devices("stacked", self.devices))
 
     def refusal(self, job: ClientJob, fed: Federation | None = None) -> str | None:
         """Why this job cannot be done in rows, if so; with the data, its loss is tried too."""
@@ -64,13 +77,16 @@ class Stacked(TextSpec):
                 f"clients cannot train in stacks: {why}. Train them one by one, in this process "
                 "(executor='in-process') or in workers (executor='workers')."
             )
-        if self.workers > 1:
-            with open_workers(job, source, self.workers, self.threads or 1) as pool:
-                yield PartPool(pool, stack_capacity(job))
+        if self.workers > 1 or self.devices is not None:
+            places = worker_devices(job.learner.device, self.devices)
+            sharing = -(-self.workers // len(places)) * max(map(places.count, places))
+            most = self.clients or stack_capacity(job, sharing)
+            with open_workers(job, source, self.workers, self.threads or 1, self.devices) as pool:
+                yield PartPool(pool, most)
             return
         keep_memory()
         with threads(self.threads or 1):
-            yield StackedPool(job, fed)
+            yield StackedPool(job, fed, self.clients or stack_capacity(job))
 
 
 def part_size(cohort: int, workers: int, most: int) -> int:

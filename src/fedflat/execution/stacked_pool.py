@@ -5,33 +5,60 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from fedflat.client.stacked_gradients import StackedGradients, footprint
 from fedflat.client.stacked_training import run_stack, signature
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.core.failures import ClientFailure
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
+from fedflat.errors import SettingError
 from fedflat.execution.client_pool import ClientPool, PoolOutcome
+from fedflat.execution.devices import free_memory
+from fedflat.text_table import size
 
 ROOM = 32 * 2**20
 """Bytes that the clients of one stack may take; further clients go into another stack."""
+SHARE = 8
+"""On a GPU a stack may take this part of the free memory: gradients, optimizers and kernels need
+several times the estimate of `footprint`."""
 
 
-def stack_capacity(job: ClientJob) -> int:
-    """The most clients of one stack."""
-    return max(1, ROOM // footprint(job.learner, job.local.batch_size))
+def stack_capacity(job: ClientJob, sharing: int = 1) -> int:
+    """The most clients of one stack, on a device that ``sharing`` processes share.
+
+    On a GPU it is a power of two, so that small differences of the free memory do not change it.
+    """
+    device, each = job.learner.device, footprint(job.learner, job.local.batch_size)
+    free = free_memory(device)
+    if free is None:
+        return max(1, ROOM // each)
+    if each > free // sharing:
+        raise SettingError(
+            f"one client does not fit into the memory of {device}: it needs about {size(each)}, and "
+            f"{size(free // sharing)} are free{_each(sharing)}. Use smaller batches, a smaller "
+            "model, or fewer workers on the device."
+        )
+    most = max(1, free // SHARE // sharing // each)
+    return 1 << most.bit_length() - 1
+
+
+def _each(sharing: int) -> str:
+    return f" for each of the {sharing} processes on it" if sharing > 1 else ""
 
 
 class StackedPool(ClientPool):
     """Groups requests that can share a stack.
 
     A group runs as soon as it is full, after the groups that were begun before it; the others run
-    when no more requests come.
+    when no more requests come. A stack that does not fit into memory is cut into two, and further
+    stacks are of this size: the replies are those of smaller stacks.
     """
 
-    def __init__(self, job: ClientJob, fed: Federation) -> None:
+    def __init__(self, job: ClientJob, fed: Federation, capacity: int | None = None) -> None:
         self.job, self.fed, self.batched = job, fed, StackedGradients(job.learner)
-        self._capacity = stack_capacity(job)
+        self._capacity = capacity or stack_capacity(job)
         self.begin()
 
     @property
@@ -57,7 +84,7 @@ class StackedPool(ClientPool):
         mine = signature(self.job, request, data)
         group = self.groups.setdefault(mine, [])
         group.append((request, data))
-        if len(group) == self.capacity:
+        if len(group) >= self.capacity:
             self.full = mine
 
     def collect(self) -> Sequence[PoolOutcome]:
@@ -77,5 +104,21 @@ class StackedPool(ClientPool):
             if len(alike) == 1:
                 return [run_client(self.job, *alike[0])]
             return [run_stack(self.job, self.batched, requests, data)]
+        except torch.OutOfMemoryError as error:
+            if len(alike) == 1:
+                return [
+                    ClientFailure.by(self._too_large(error), requests[0].client, requests[0].id)
+                ]
         except Exception as error:
             return [ClientFailure.by(error, request.client, request.id) for request in requests]
+        # Here the error and its traceback are gone, and with them the tensors of the stack.
+        half = self._capacity = -(-len(alike) // 2)
+        return [*self._run_group(alike[:half]), *self._run_group(alike[half:])]
+
+    def _too_large(self, error: Exception) -> SettingError:
+        learner, batch_size = self.job.learner, self.job.local.batch_size
+        return SettingError(
+            f"one client does not fit into the memory of {learner.device}, and larger stacks do "
+            f"not either: it needs more than {size(footprint(learner, batch_size))}. Use smaller "
+            f"batches, a smaller model, or fewer workers on the device. PyTorch says: {error}"
+        )

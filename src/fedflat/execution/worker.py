@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
 import traceback
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ from fedflat.execution.stacked_pool import StackedPool
 from fedflat.kernels.allocator import keep_memory
 from fedflat.registry.plugins import load_same
 
+UNLIMITED = sys.maxsize
+"""A worker stacks all clients of a part: its size was chosen where the cohort is known."""
 TRACE = "Traceback (most recent call last)"
 """How the traceback in a note begins."""
 
@@ -58,19 +61,23 @@ def open_job(setup: bytes, content: bytes) -> tuple[ClientJob, Federation]:
     """Prepare this process for a run, and open its job and its data.
 
     Args:
-        setup: Pickled: the main module, the plugins and the number of threads.
+        setup: Pickled: the main module, the plugins, the number of threads, and the device of
+            this process, None for the device of the job.
         content: Pickled: the job, and the function that opens its data.
     """
     keep_memory()
-    way, plugins, count = loads(setup)
+    way, plugins, count, device = loads(setup)
     torch.set_num_threads(count)
     with importing():
         for named in plugins:
             load_same(named)
     if way is not None:
         way.take()
-    job, source = loads(content)
-    return job, source()
+    job, source = loads(content, device=device)
+    if device is None or device == job.learner.device:
+        return job, source()
+    job.learner.device = device
+    return job, source(device=device)
 
 
 def _die_with_parent() -> None:
@@ -84,7 +91,7 @@ def _die_with_parent() -> None:
 def _serve(line: Connection, job: ClientJob, fed: Federation, shared: SharedAnswers | None) -> None:
     stacks: StackedPool | None = None
     while True:
-        message = loads(line.recv_bytes())
+        message = loads(line.recv_bytes(), device=job.learner.device)
         if isinstance(message, Broadcast):
             broadcast = message
             continue
@@ -98,7 +105,7 @@ def _serve(line: Connection, job: ClientJob, fed: Federation, shared: SharedAnsw
         if len(part) == 1:
             outcomes: Sequence[PoolOutcome] = [run_or_fail(job, part[0], fed.data)]
         else:
-            stacks = stacks or StackedPool(job, fed)
+            stacks = stacks or StackedPool(job, fed, UNLIMITED)
             outcomes = list(stacks.run(part))
         answer(line, [_sendable(outcome) for outcome in outcomes], shared)
 

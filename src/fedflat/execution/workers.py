@@ -31,6 +31,7 @@ from fedflat.execution.client_pool import (
     Source,
     threads,
 )
+from fedflat.execution.devices import check_workers, least_used, read_devices, worker_devices
 from fedflat.execution.interrupt import ALL
 from fedflat.execution.main_module import REMEDY, MainModule, hidden, main_module_of
 from fedflat.execution.pickling import dumps, opened, packed
@@ -73,27 +74,34 @@ class Workers(TextSpec):
         Number of processes, at least 1.
     threads
         Number of threads of each process, at least 1.
+    devices
+        The devices that the workers are divided among in turn, such as "0,1" for two GPUs; a
+        device that is named twice gets twice as many. None: the device of the run.
     """
 
     workers: int = field(default_factory=cores)
     threads: int = 1
+    devices: str | None = None
 
     def __post_init__(self) -> None:
         number("workers", "workers", self.workers, low=1, high=MOST_PROCESSES, whole=True)
         number("workers", "threads", self.threads, low=1, high=MOST_PROCESSES, whole=True)
+        if self.devices is not None:
+            check_workers("workers", self.workers, read_devices("workers", self.devices))
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
         """Start the processes; end them in any case."""
-        with open_workers(job, source, self.workers, self.threads) as pool:
+        with open_workers(job, source, self.workers, self.threads, self.devices) as pool:
             yield pool
 
 
 @contextmanager
 def open_workers(
-    job: ClientJob, source: Source, workers: int, threads: int
+    job: ClientJob, source: Source, workers: int, threads: int, devices: str | None = None
 ) -> Iterator[WorkerPool]:
-    """Start worker processes for a job; end them in any case."""
+    """Start worker processes for a job, on these devices in turn; end them in any case."""
+    places = worker_devices(job.learner.device, devices)
     order = pickle_job(job, source)
     if isinstance(order, str):
         raise SettingError(
@@ -101,7 +109,7 @@ def open_workers(
             "in Python must be defined at the top level of a module that they can import. "
             f"{REMEDY}"
         )
-    pool = WorkerPool(order, workers, threads)
+    pool = WorkerPool(order, workers, threads, places)
     try:
         keep_memory()
         pool.fill()
@@ -119,6 +127,8 @@ class PickledJob:
     """How a worker gets the main module, if it must have it."""
     plugins: tuple[Named, ...]
     """What a worker must load to understand it."""
+    device: str = "cpu"
+    """The device of the run."""
 
 
 def pickle_job(job: ClientJob, source: Source) -> PickledJob | str:
@@ -128,7 +138,7 @@ def pickle_job(job: ClientJob, source: Source) -> PickledJob | str:
     except Exception as error:
         return f"it cannot be pickled ({error})"
     way, why = main_module_of(pickled.mains)
-    return why or PickledJob(pickled.content, way, named_plugins())
+    return why or PickledJob(pickled.content, way, named_plugins(), job.learner.device)
 
 
 @contextmanager
@@ -151,8 +161,12 @@ class WorkerPool(RemoteClientPool):
     and requests wait: a run that fails does not wait for a new process.
     """
 
-    def __init__(self, order: PickledJob, n: int, threads: int) -> None:
-        self.order, self.n, self.threads = order, n, threads
+    def __init__(
+        self, order: PickledJob, n: int, threads: int, devices: Sequence[str] = ("cpu",)
+    ) -> None:
+        self.order, self.n, self.threads, self.devices = order, n, threads, devices
+        self.places: dict[Connection, str] = {}
+        """The device of each of them, of those that died, too."""
         self.context = multiprocessing.get_context("spawn")
         self.samples = WorkerSamples(self.context)
         self.workers: dict[Connection, SpawnProcess] = {}
@@ -188,12 +202,12 @@ class WorkerPool(RemoteClientPool):
                 )
                 process.start()
                 theirs.close()
+                self.places[ours] = least_used(self.devices, map(self.places.get, self.workers))
                 self.workers[ours] = process
                 new.append(ours)
         for line in new:
-            _send(
-                line, dumps((self.order.way, self.order.plugins, self.threads)), self.order.content
-            )
+            setup = self.order.way, self.order.plugins, self.threads, self.places[line]
+            _send(line, dumps(setup), self.order.content)
         for line in new:
             answer = self._answer(line)
             if isinstance(answer, WorkerDied):
@@ -232,7 +246,7 @@ class WorkerPool(RemoteClientPool):
             outcome
             for part, answer in self._collect()
             if not isinstance(part, EvalBatch)
-            for outcome in _outcomes(part, answer)
+            for outcome in _outcomes(part, answer, self.order.device)
         ]
 
     def forward(
@@ -260,7 +274,7 @@ class WorkerPool(RemoteClientPool):
                 while place not in outputs:
                     for part, answer in self._collect():
                         assert isinstance(part, EvalBatch)
-                        outputs[part.place] = _output(answer)
+                        outputs[part.place] = _output(answer, self.order.device)
                 output = outputs.pop(place)
                 if isinstance(output, Exception):
                     learner.load(model)
@@ -337,24 +351,26 @@ def _content(part: Part) -> object:
     return [(request.client, request.state, request.id) for request in part]
 
 
-def _output(answer: Answer | WorkerDied) -> Any:
+def _output(answer: Answer | WorkerDied, device: str) -> Any:
     """The output of a test batch, or an exception."""
     if isinstance(answer, WorkerDied):
         return answer
     try:
-        return opened(answer.content, answer.tensors)
+        return opened(answer.content, answer.tensors, device=device)
     except Exception as error:
         return error
 
 
-def _outcomes(part: tuple[Request, ...], answer: Answer | WorkerDied) -> Sequence[PoolOutcome]:
+def _outcomes(
+    part: tuple[Request, ...], answer: Answer | WorkerDied, device: str
+) -> Sequence[PoolOutcome]:
     if isinstance(answer, WorkerDied):
         return [
             ClientFailure(request.client, request.id, CRASHED, answer.reason, answer)
             for request in part
         ]
     try:
-        outcomes: Sequence[PoolOutcome] = opened(answer.content, answer.tensors)
+        outcomes: Sequence[PoolOutcome] = opened(answer.content, answer.tensors, device=device)
     except Exception as error:
         return [ClientFailure.by(error, request.client, request.id) for request in part]
     return outcomes

@@ -7,19 +7,17 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fedflat.errors import (
     FedflatError,
     PrintLine,
     RunError,
     SettingError,
-    choice,
     nearest,
     printable,
     shown,
 )
 from fedflat.execution.client_pool import Executor
+from fedflat.execution.devices import check_device, read_devices
 from fedflat.execution.main_module import refuse_while_importing
 from fedflat.experiments.choose_executor import RunLoad, choose
 from fedflat.experiments.loggers import check_installed, loggers_of
@@ -41,39 +39,44 @@ class ExecutionConfig(ExecutionSettings):
         self._check_executor()
         functions_of(self.on_round_end)
         metrics_of(self.record), loggers_of(self.logger)
-        kind = self.device.partition(":")[0]
-        choice("run", "device", kind, ["cpu", "cuda", "mps"])
-        if (kind == "cuda" and not torch.cuda.is_available()) or (
-            kind == "mps" and not torch.backends.mps.is_available()
-        ):
-            raise SettingError(f"run: this machine has no device {self.device!r}. Use 'cpu'.")
-        try:
-            torch.device(self.device)
-        except RuntimeError:
+        check_device("run", self.device)
+        if self.devices is not None:
+            self._check_devices(read_devices("run", self.devices))
+
+    def _check_devices(self, devices: Sequence[str]) -> None:
+        """The server uses the first of several devices."""
+        for device in devices:
+            check_device("run", device)
+        if self.device not in ("cpu", devices[0]):
             raise SettingError(
-                f"run: device {self.device!r} cannot be read. Write 'cpu', or 'cuda:0'."
-            ) from None
+                f"run: device={self.device!r} and devices={self.devices!r} differ: the server uses "
+                f"the first of several devices, {devices[0]}. Leave device out."
+            )
+        object.__setattr__(self, "device", devices[0])
 
     def _check_executor(self) -> None:
         if isinstance(self.executor, str):
             if self.executor.strip() != AUTO:
-                executor_of(self.executor, self.workers, self.threads)
+                executor_of(self.executor, self.workers, self.threads, self.devices)
+            elif self.devices is not None:
+                self.make()
             return
         if not callable(getattr(self.executor, "open", None)):
             raise SettingError(
                 "run: executor must be a name, or an object with a method `open`, found "
                 f"{self.executor!r}. `fedflat list executors` shows the names."
             )
-        if self.workers or self.threads:
+        if self.workers or self.threads or self.devices is not None:
             raise SettingError(
-                f"run: workers and threads cannot be combined with the executor {self.executor!r}. "
-                "Set them in the executor."
+                "run: workers, threads and devices cannot be combined with the executor "
+                f"{self.executor!r}. Set them in the executor."
             )
 
     @property
     def undecided(self) -> bool:
         """Whether the executor is chosen by fedflat."""
-        return self.executor == AUTO and not self.workers and not self.threads
+        given = self.workers or self.threads or self.devices is not None
+        return self.executor == AUTO and not given
 
     def loads(self, setup: RunSetup) -> list[RunLoad]:
         """The load of a run, if the executor is chosen by fedflat."""
@@ -96,10 +99,9 @@ class ExecutionConfig(ExecutionSettings):
         if not isinstance(self.executor, str):
             return self.executor
         if self.executor.strip() == AUTO:
-            return executor_of(
-                "workers" if self.workers else "in_process", self.workers, self.threads
-            )
-        return executor_of(self.executor, self.workers, self.threads)
+            name = "workers" if self.workers or self.devices is not None else "in_process"
+            return executor_of(name, self.workers, self.threads, self.devices)
+        return executor_of(self.executor, self.workers, self.threads, self.devices)
 
     def as_json(self) -> dict[str, Any]:
         """Texts and numbers from which `merge_config` makes it again; the executor is None if it
@@ -119,14 +121,22 @@ class ExecutionConfig(ExecutionSettings):
             )
 
 
-def executor_of(text: str, workers: int = 0, threads: int | None = None) -> Executor:
-    """The executor that a text names; ``workers`` and ``threads`` are passed to one that takes
-    them.
+def executor_of(
+    text: str, workers: int = 0, threads: int | None = None, devices: str | None = None
+) -> Executor:
+    """The executor that a text names; the other arguments are passed to one that takes them.
+
+    With ``devices`` there is one worker on each unless ``workers`` says more.
 
     >>> executor_of("in-process", threads=2), executor_of("workers(workers=3)")
     (in_process(threads=2), workers(workers=3))
+    >>> executor_of("stacked", devices="cpu,cpu")
+    stacked(workers=2, devices='cpu,cpu')
     """
-    given = {name: value for name, value in (("workers", workers), ("threads", threads)) if value}
+    if devices is not None and not workers:
+        workers = len(read_devices("run", devices))
+    wishes = {"workers": workers, "threads": threads, "devices": devices}
+    given = {name: value for name, value in wishes.items() if value}
     name = text.strip().replace("-", "_")
     if not name.isidentifier():
         if given:
@@ -158,8 +168,9 @@ def executor_text(executor: Executor) -> dict[str, Any]:
     if entry is None or not is_dataclass(executor):
         return {"executor": None}
     given = {one.name: getattr(executor, one.name) for one in fields(executor)}
-    if given.keys() <= {"workers", "threads"}:
-        return {"executor": entry.name.replace("_", "-"), **given}
+    plain = {name: given.pop(name) for name in ("workers", "threads", "devices") if name in given}
+    if all(value is None for value in given.values()):
+        return {"executor": entry.name.replace("_", "-"), **plain}
     try:
         same = parse(repr(executor), "executor") == executor
     except FedflatError:
@@ -171,8 +182,10 @@ def merge_config(saved: Mapping[str, Any], now: Mapping[str, Any]) -> ExecutionC
     """Return the saved settings of execution, with the values of ``now`` that are not None in place
     of theirs."""
     new = {name: value for name, value in now.items() if value is not None}
+    if "device" in new or "devices" in new:
+        saved = {**saved, "device": "cpu", "devices": None}
     if "executor" in new:
-        new |= {"workers": 0, "threads": None}
+        new = {"workers": 0, "threads": None, "devices": None} | new
     elif "executor" in saved and saved["executor"] is None:
         raise RunError(
             "the run's executor was given in Python and cannot be read from its folder. Resume it "

@@ -124,8 +124,8 @@ class Experiment(RunSettings):
         """The instruction that a round sends to its clients."""
         return Train(tests=any(evaluation.evaluates for evaluation in self.method.evaluations))
 
-    def source(self, device: str) -> Callable[[], Federation]:
-        """A picklable way to the data, for worker processes too."""
+    def source(self, device: str) -> Callable[..., Federation]:
+        """A picklable way to the data, for worker processes too; ``device=`` names another device."""
         blind = any(piece.unsupervised for piece in self.method.client)
         domains = max((piece.known_domains for piece in self.method.client), default=0)
         return partial(
@@ -133,10 +133,10 @@ class Experiment(RunSettings):
             self.on,
             self.seed,
             self.method.pooled,
-            device,
-            data_place(),
-            blind,
-            domains,
+            device=device,
+            place=data_place(),
+            blind=blind,
+            domains=domains,
         )
 
     def open_learner(self, fed: Federation, device: str) -> Learner:

@@ -83,8 +83,8 @@ def read_checkpoint(
 ) -> tuple[RunState, dict[str, LogPosition]]:
     """The state of the run ``identity`` at a checkpoint, and the lengths of its logs.
 
-    ``clients`` are restored. Raises `Damaged` if the checkpoint is not what was written, and
-    `RunError` if it belongs to another run.
+    ``clients`` are restored, and all tensors are put on their device. Raises `Damaged` if the
+    checkpoint is not what was written, and `RunError` if it belongs to another run.
     """
     groups, values = store.read(round)
     check(values, CHECKPOINT)
@@ -97,7 +97,11 @@ def read_checkpoint(
         clients.restore(
             {known: store.group(known, CLIENTS) for known in store.rounds() if known <= round}
         )
-        run = state_of_groups(round, groups, values, clients)
+        there = {
+            name: {key: tensor.to(clients.device) for key, tensor in group.items()}
+            for name, group in groups.items()
+        }
+        run = state_of_groups(round, there, values, clients)
     except FedflatError:
         raise
     except (KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -60,6 +60,7 @@ class Machine(TypedDict, total=False):
     workers: int
     threads: int | None
     device: str
+    devices: str | None
     state_memory: int | None
     on_round_end: OnRoundEnd | None
     record: str | None

@@ -46,6 +46,15 @@ class ExecutionSettings(PlainFields):
         default_text="chosen by the size of the model, 1 in a worker",
     )
     device: str = setting("cpu", "device: cpu, cuda or mps", purpose=EXECUTION, metavar="DEVICE")
+    devices: str | None = setting(
+        None,
+        "devices that the workers are divided among in turn, such as 0,1 for two GPUs; the server "
+        "uses the first",
+        purpose=EXECUTION,
+        metavar="DEVICES",
+        default_text="all on --device",
+        absent_in_old_runs=True,
+    )
     state_memory: int | None = setting(
         None,
         "client state is stored in RAM up to this size, such as 1GB, then on disk",

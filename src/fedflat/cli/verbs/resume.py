@@ -35,6 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="continue with another executor, such as workers or \"ray(address='auto')\" (default: "
         "that of the run)",
     )
+    for name in ("device", "devices"):
+        options.add(
+            EXECUTION,
+            f"--{name}",
+            metavar=name.upper(),
+            help="continue on another device (default: that of the run)"
+            if name == "device"
+            else "continue with workers on other devices, such as 0,1 (default: those of the run)",
+        )
     training_options(options)
 
 

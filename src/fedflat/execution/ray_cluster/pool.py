@@ -103,7 +103,7 @@ class RayPool(RemoteClientPool):
             max_task_retries=0,
             scheduling_strategy="SPREAD",
         )(ClientActor)
-        self.setup = dumps((self.order.way, self.order.plugins, options.threads))
+        self.setup = dumps((self.order.way, self.order.plugins, options.threads, None))
         self.content = self.ray.put(self.order.content)
         self.sent: dict[int, _StoredBroadcast] = {}
         """By the identity of the broadcast."""
