@@ -207,9 +207,10 @@ column have the same budget of gradients: a method with two gradients per step h
 * Fashion-MNIST with four trials has its second grid: methods with an argument have the rates 0.1 and 0.2, so both are
   edges. FedAvg chose 0.2, which all methods have. FedAvg, FedAvg with WiMA and SCAFFOLD also have 0.4; their
   validation scores with it are 3.0 to 15.0 points below those with 0.2. Nine of its cells name the commit
-  e680a2979097, which is not in the history of the repository; two of these, FedAvg and SCAFFOLD, were made again.
+  e680a2979097, which is not in the history of the repository; three of these, FedAvg, SCAFFOLD and FedDyn, were made
+  again.
 * The column with eight trials repeats Fashion-MNIST with rates from 0.05 to 0.4 for all methods. It was added, and its
-  grid fixed, when nearly all test scores of the column with four trials were known. In each of its first 13 cells the
+  grid fixed, when nearly all test scores of the column with four trials were known. In each of its first 14 cells the
   validation set chooses the setting that it chose from four, so the rates 0.05 and 0.4 change nothing there.
 * Bytes are those that fedflat sends. FedWMSAM's paper keeps the control variates at the server, which needs 1.5 times
   FedAvg's bytes; here clients keep them. FedInit sends the initial model in every round, for clients who are new.
@@ -238,6 +239,6 @@ hand, was made for another grid, or has other trials or another choice than that
 digest of each final model: whoever runs the cell again with the same version of PyTorch on the same kind of processor
 can compare. The digest does not prove that the numbers were computed. The runs of FedAvg, FedAvg with WiMA and FedGMT
 on digits that the second and the third grid share were made twice, at two commits: curves, validation scores and
-models are equal to the last bit. So are those of FedAvg, FedSAM, SCAFFOLD and FedGMT that the two columns of
-Fashion-MNIST share. The other first nine cells with eight trials continue the runs of the cells with four, so what they
-share was run once."""
+models are equal to the last bit. So are those of FedAvg, FedSAM, SCAFFOLD, FedGMT and FedDyn that the two columns
+of Fashion-MNIST share. The other nine of the first 14 cells with eight trials continue the runs of the cells with four,
+so what they share was run once."""
