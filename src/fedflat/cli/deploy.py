@@ -190,7 +190,7 @@ def _resume(args: Namespace) -> int:
     agree_on_tls(folder.tls, args)
     session = start_session(executor, record.experiment.seed, printer(args))
     try:
-        args.folder, args.until = args.resume, None
+        args.folder, args.until, args.device = args.resume, None, None
         _fill(args)
         status = train_on(args)
         session.end()
@@ -201,7 +201,7 @@ def _resume(args: Namespace) -> int:
 
 def _fill(args: Namespace) -> None:
     """Options that `fedflat run` has and a deployment has not."""
-    for name, value in {"workers": 0, "threads": None, "executor": None}.items():
+    for name, value in {"workers": 0, "threads": None, "devices": None, "executor": None}.items():
         if not hasattr(args, name):
             setattr(args, name, value)
 

@@ -15,7 +15,7 @@ EXAMPLES = (
 )
 NETWORK = "network"
 ELSEWHERE = (
-    *("on", "workers", "threads", "executor", "clock", "attack"),
+    *("on", "workers", "threads", "devices", "executor", "clock", "attack"),
     *("validation", "validation_by", "select_by", "patience"),
 )
 """Settings of a simulation, and those that need all training examples in one place."""
