@@ -210,17 +210,21 @@ def small_networks(bench: Bench) -> list[Figure]:
         "one": [bench.start("w3", "bare", 1)],
     }
     teams |= {
-        name: [bench.start("w3", name)] for name in ("stacked", "stacked-parts", "in-process")
+        name: [bench.start("w3", name)]
+        for name in ("stacked", "stacked-threads", "stacked-parts", "in-process")
     }
     with _ended(*teams.values()):
         speeds = bench.race(teams)
     return [
         Figure("w3: L1", speeds["L1"], unit=" samples/s"),
-        Figure("w3: stacked to L1", ratios(speeds, "stacked", "L1"), 12),
+        Figure("w3: stacked to L1", ratios(speeds, "stacked", "L1"), 20),
         Figure("w3: stacked to the bare loop with one thread", ratios(speeds, "stacked", "one")),
+        Figure("w3: stacked with two threads to L1", ratios(speeds, "stacked-threads", "L1")),
         Figure("w3: stacked in two processes to L1", ratios(speeds, "stacked-parts", "L1")),
         Figure(
-            "w3: in process to the bare loop with one thread", ratios(speeds, "in-process", "one")
+            "w3: in process to the bare loop with one thread",
+            ratios(speeds, "in-process", "one"),
+            0.9,
         ),
     ]
 

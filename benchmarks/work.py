@@ -41,6 +41,7 @@ EXECUTORS: dict[str, Executor] = {
     "one-thread": InProcess(1),
     "workers": Workers(2),
     "stacked": Stacked(),
+    "stacked-threads": Stacked(2),
     "stacked-parts": Stacked(1, 2),
 }
 RHO = 0.05
