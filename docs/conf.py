@@ -14,6 +14,8 @@ project = "fedflat"
 author = "the fedflat authors"
 version = release = __version__
 html_title = "fedflat"
+copyright = author
+smartquotes = False  # straight quotes and dashes can be pasted into a shell
 
 extensions = [
     "myst_parser",

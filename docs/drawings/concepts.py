@@ -11,10 +11,10 @@ def round_of_training() -> Drawing:
     """One round: select, broadcast, train, reply, aggregate, step."""
     d = Drawing(
         720,
-        330,
+        340,
         "A round: the server sends its model to some clients and averages what they return",
     )
-    d.box(20, 110, 170, 110, fill="pale-blue", line="blue")
+    d.box(10, 110, 190, 110, fill="pale-blue", line="blue")
     d.text(105, 140, "server", bold=True)
     d.text(105, 164, "model w", code=True)
     d.text(105, 188, "w <- w - mean(delta)", code=True, size=13)
@@ -42,13 +42,13 @@ def round_of_training() -> Drawing:
         d.text(484, y + 38, said, at="start", size=12, colour="muted")
         if chosen:
             middle = y + 24
-            d.path([(192, 150), (466, middle - 6)], colour="blue", arrow=True)
-            d.path([(468, middle + 8), (196, 182)], colour="green", arrow=True)
+            d.path([(202, 150), (466, middle - 6)], colour="blue", arrow=True)
+            d.path([(468, middle + 8), (206, 182)], colour="green", arrow=True)
     d.text(105, 40, "1  select a cohort", size=13)
     d.text(105, 60, "(here 3 of 5 clients)", size=12, colour="muted")
     d.text(330, 62, "2  broadcast w", size=13, colour="blue")
     d.text(330, 268, "4  reply delta_k = w - w_k", size=13, colour="green")
-    d.text(585, 325, "3  local training: several steps of SGD", size=13)
+    d.text(585, 332, "3  local training: several steps of SGD", size=13)
     return d
 
 

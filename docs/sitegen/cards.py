@@ -12,7 +12,7 @@ from fedflat.composition.disclosure import disclosure_text
 from fedflat.registry.specs import RegisteredName, registered
 from sitegen.arguments import arguments, parts
 from sitegen.chart import line_chart
-from sitegen.markdown import fenced, inline, is_rule, table
+from sitegen.markdown import fenced, inline, is_rule, shell, table
 
 CURVES = Path(__file__).parents[1] / "curves.json"
 SHARED = ("fedflat.methods.pieces", "fedflat.methods.recipes", "fedflat.composition.method")
@@ -55,7 +55,8 @@ def _call(entry: RegisteredName) -> str:
     given = ", ".join(
         f"{one.name}={one.default}" if one.default else one.name for one in arguments(entry)
     )
-    return f"{entry.name}({given})"
+    call = f"{entry.name}({given})"
+    return "\n".join(textwrap.wrap(call, 84, subsequent_indent=" " * (len(entry.name) + 1)))
 
 
 def _rule(entry: RegisteredName) -> str:
@@ -102,7 +103,7 @@ def _curve(entry: RegisteredName, curves: dict[str, dict]) -> str:
     return (
         "\n## One run\n\nOne seed, arguments that were not tuned, a small task. It shows how the method behaves, "
         "not how good it can be.\n\n"
-        + fenced(own["command"], "sh")
+        + shell(own["command"])
         + "\n"
         + line_chart(lines, x="round", y=own["score"], title=f"{own['score']} of {entry.name}")
         + "\n"

@@ -53,7 +53,7 @@ def _option(action: argparse.Action) -> str:
     value = " ".join(value) if isinstance(value, tuple) else value
     names = ", ".join(action.option_strings)
     takes = f" {value}" if names and action.nargs != 0 else ""
-    return f"`{names or value}{takes}`"
+    return f'<span class="option">`{names or value}{takes}`</span>'
 
 
 def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:

@@ -27,6 +27,26 @@ def fenced(text: str, language: str = "text") -> str:
     return f"```{language}\n{text.rstrip()}\n```\n"
 
 
+def shell(command: str, letters: int = 84) -> str:
+    """A block with a command, whose lines end before an option.
+
+    >>> print(shell("fedflat run fedavg --rounds 60 --lr 0.05", 32))
+    ```sh
+    fedflat run fedavg --rounds 60 \\
+        --lr 0.05
+    ```
+    <BLANKLINE>
+    """
+    first, *options = command.split(" --")
+    lines = [first]
+    for option in options:
+        if len(lines[-1]) + len(option) + 5 > letters:
+            lines[-1] += " \\"
+            lines.append("   ")
+        lines[-1] += f" --{option}"
+    return fenced("\n".join(lines), "sh")
+
+
 def is_rule(paragraph: str) -> bool:
     """Whether a paragraph of a docstring is an indented block."""
     return all(line.startswith("    ") for line in paragraph.splitlines() if line.strip())
