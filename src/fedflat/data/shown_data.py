@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.mask_samples import MaskSample
 from fedflat.data.partition_figure import partition_figure
 from fedflat.data.places.images import PlaceFederation
 from fedflat.data.show import class_counts, class_names, show
@@ -16,8 +17,8 @@ from fedflat.plot_style import STYLE, ShownFigure, pyplot
 
 CLIENTS = 200
 """Most clients in the picture."""
-SAMPLES = 12
-"""Most sample images."""
+SAMPLES, MASKS = 12, 6
+"""Most sample images, and most of those with masks."""
 
 
 class ShownData:
@@ -42,24 +43,25 @@ class ShownData:
 
     def figure(self) -> ShownFigure:
         """The picture: one column a client, one row a class; below, sample images of an image
-        set. Without classes: a histogram of the clients' sizes, and the clients of each domain."""
+        set. Without classes: a histogram of the clients' sizes, and the clients of each domain;
+        below, images of some clients above their masks, if they have masks."""
         fed = self.spec.open(self.seed)
         if not fed.here:
             raise SettingError(
                 f"{self.spec!r}: there is no picture of its clients, which are elsewhere."
             )
-        counts = class_counts(fed, CLIENTS)
+        counts, names = class_counts(fed, CLIENTS), class_names(self.spec, fed)
         plots = pyplot()
         with plots.rc_context(STYLE):
             figure = (
                 partition_figure(
                     counts,
-                    class_names(self.spec, fed),
+                    names,
                     images=_samples(fed),
                     clients=list(fed.client_names)[: len(counts)],
                 )
                 if counts
-                else sizes_figure(_sizes(fed), _facets(fed))
+                else sizes_figure(_sizes(fed), _facets(fed), _masks(fed), names)
             )
             shown = ShownFigure(figure)
             plots.close(figure)
@@ -119,8 +121,34 @@ def _samples(fed: Federation) -> list[tuple[int, Any]]:
         if len(found := torch.nonzero(labels == kind).flatten())
     ]
     raw = examples.raw(torch.tensor([at for _, at in places], dtype=torch.long)).inputs
+    images = _pictures(raw)
+    return [(kind, image) for (kind, _), image in zip(places, images, strict=True)]
+
+
+def _pictures(raw: Any) -> Any:
+    """Inputs as images with the channels last; numbers with a fraction go from 0 to 1."""
+    import torch
+
     images = torch.as_tensor(raw).movedim(1, -1).cpu()
     if images.is_floating_point():
         low, high = images.min(), images.max()
         images = (images - low) / (high - low).clamp(min=1e-9)
-    return [(kind, image.numpy()) for (kind, _), image in zip(places, images, strict=True)]
+    return images.numpy()
+
+
+def _masks(fed: Federation) -> list[MaskSample]:
+    """The first image of some clients, evenly spaced, with its mask; empty if there are no masks."""
+    import torch
+
+    if len(fed.shape) != 3 or fed.shape[0] != 3 or not fed.classes:
+        return []
+    step = -(-fed.population // MASKS)
+    found = []
+    for client in range(0, fed.population, step):
+        one = fed.data(client).examples.raw(torch.tensor([0]))
+        mask = torch.as_tensor(one.targets)[0].cpu()
+        if mask.shape != fed.shape[1:]:
+            return []
+        name = fed.client_names[client] if fed.client_names else f"client {client}"
+        found.append(MaskSample(str(name), _pictures(one.inputs)[0], mask.numpy()))
+    return found

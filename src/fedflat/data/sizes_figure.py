@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedflat.data.mask_samples import MaskSample, draw_masks, masks_height
 from fedflat.plot_style import COLORS, PAGE, pyplot
 
 BINS = 20
@@ -15,13 +16,22 @@ NAMED = 30
 """Most values of a facet that are drawn; the most frequent ones."""
 
 
-def sizes_figure(sizes: Sequence[int], facets: Mapping[str, Sequence[str]]) -> Any:
+def sizes_figure(
+    sizes: Sequence[int],
+    facets: Mapping[str, Sequence[str]],
+    samples: Sequence[MaskSample] = (),
+    names: Sequence[str] = (),
+) -> Any:
     """Return a histogram of examples per client, and for each facet the clients of each value.
 
     sizes
         The number of examples of each client.
     facets
         For each facet its value at each client, such as the city.
+    samples
+        Images and masks below.
+    names
+        The names of the classes of the masks.
     """
     counts = {
         facet: Counter(values).most_common(NAMED)[::-1]
@@ -29,9 +39,12 @@ def sizes_figure(sizes: Sequence[int], facets: Mapping[str, Sequence[str]]) -> A
         if len(set(values)) > 1
     }
     rows = max([8, *map(len, counts.values())])
-    figure, axes = pyplot().subplots(
-        1, 1 + len(counts), figsize=(PAGE, 0.8 + 0.16 * rows), layout="constrained", squeeze=False
-    )
+    heights = [0.8 + 0.16 * rows, *([masks_height(samples)] if samples else [])]
+    figure = pyplot().figure(figsize=(PAGE, sum(heights)), layout="constrained")
+    parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    axes = parts[0].subplots(1, 1 + len(counts), squeeze=False)
+    if samples:
+        draw_masks(parts[1], samples, names)
     first, *others = axes[0]
     first.hist(sizes, bins=min(BINS, max(sizes) - min(sizes) + 1), color=COLORS[0])
     first.set(xlabel="examples of a client", ylabel="clients")
