@@ -35,13 +35,12 @@ def train(message: Message, context: Context) -> Message:
     module = module_of(workload)
     module.load_state_dict(message.content["arrays"].to_torch_state_dict())
     optimiser = torch.optim.SGD(module.parameters(), lr=LR, weight_decay=WEIGHT_DECAY)
-    in_torch.Counting.seen = 0
+    in_torch.trained(workload)
     for places in torch.randperm(workload.examples).split(workload.batch):
-        optimiser.zero_grad()
-        cross_entropy(module(x[places]), y[places]).backward()
-        optimiser.step()
+        batch = x[places], y[places]
+        in_torch.step(workload, optimiser, lambda: cross_entropy(module(batch[0]), batch[1]))  # noqa: B023
     content = {
         "arrays": ArrayRecord(module.state_dict()),
-        "metrics": MetricRecord({"num-examples": in_torch.Counting.seen}),
+        "metrics": MetricRecord({"num-examples": in_torch.trained(workload)}),
     }
     return Message(content=RecordDict(content), reply_to=message)

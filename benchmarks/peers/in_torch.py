@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -22,6 +23,35 @@ def threads(workload: Workload) -> int:
     return torch.get_num_threads() if workload.images else 1
 
 
+def step(workload: Workload, optimiser: torch.optim.Optimizer, loss: Callable[[], Tensor]) -> None:
+    """One step of SGD, or of SAM if the workload has a radius."""
+    optimiser.zero_grad()
+    loss().backward()
+    if not workload.rho:
+        optimiser.step()
+        return
+    params = optimiser.param_groups[0]["params"]
+    with torch.no_grad():
+        norm = torch.linalg.vector_norm(
+            torch.stack([torch.linalg.vector_norm(p.grad) for p in params])
+        )
+        ways = [p.grad * (workload.rho / (norm + 1e-12)) for p in params]
+        for p, way in zip(params, ways, strict=True):
+            p.add_(way)
+    optimiser.zero_grad()
+    loss().backward()
+    with torch.no_grad():
+        for p, way in zip(params, ways, strict=True):
+            p.sub_(way)
+    optimiser.step()
+
+
+def trained(workload: Workload) -> int:
+    """The examples that this process has trained on since it was last asked."""
+    seen, Counting.seen = Counting.seen, 0
+    return seen // workload.passes
+
+
 class Counting(nn.Sequential):
     """Counts, for the process, the examples that went through it."""
 
@@ -40,10 +70,13 @@ def model(workload: Workload) -> nn.Module:
 
 
 def probe_loss(module: nn.Module, workload: Workload) -> float:
-    """The mean loss on the probe."""
+    """The mean loss on the probe, whose examples are not counted."""
     x, y = (torch.from_numpy(part) for part in workload.probe())
+    seen = Counting.seen
     with torch.no_grad():
-        return float(cross_entropy(module(x), y))
+        loss = float(cross_entropy(module(x), y))
+    Counting.seen = seen
+    return loss
 
 
 def _cnn() -> nn.Module:

@@ -21,13 +21,17 @@ def main(name: str) -> None:
     turns = Turns(f"one process, {torch.get_num_threads()} threads", "torch")
     go_on = True
     while go_on:
-        in_torch.Counting.seen = 0
         for client in torch.randperm(workload.clients)[: workload.cohort]:
             for places in torch.randperm(workload.examples).split(workload.batch):
-                optimiser.zero_grad()
-                cross_entropy(module(x[client, places]), y[client, places]).backward()
-                optimiser.step()
-        go_on = turns.round(in_torch.Counting.seen, lambda: in_torch.probe_loss(module, workload))
+                batch = x[client, places], y[client, places]
+                in_torch.step(
+                    workload,
+                    optimiser,
+                    lambda: cross_entropy(module(batch[0]), batch[1]),  # noqa: B023
+                )
+        go_on = turns.round(
+            in_torch.trained(workload), lambda: in_torch.probe_loss(module, workload)
+        )
 
 
 if __name__ == "__main__":

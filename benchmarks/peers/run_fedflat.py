@@ -23,7 +23,13 @@ from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 
-EXECUTORS = {"w1": Workers(2), "w3": Stacked(), "tiny": InProcess()}
+EXECUTORS = {
+    "w1": Workers(2),
+    "w2": Workers(2),
+    "w3": Stacked(),
+    "tiny": InProcess(),
+    "tiny-sam": InProcess(),
+}
 TRACED = 40
 """Rounds after which a stack has been traced."""
 
@@ -60,7 +66,7 @@ def main(name: str) -> None:
     """Train until nobody asks for more."""
     workload, executor = WORKLOADS[name], EXECUTORS[name]
     exp = experiment(
-        "fedavg",
+        f"fedsam(rho={workload.rho})" if workload.rho else "fedavg",
         Made(name),
         rounds=10**9,
         eval_every=10**9,

@@ -70,6 +70,10 @@ def main(name: str) -> None:
 
     def gradient(params: Any, batch: Any, rng: Any) -> Any:
         slope = jax.grad(loss)(params, batch)
+        if workload.rho:
+            scale = workload.rho / (optax.global_norm(slope) + 1e-12)
+            above = jax.tree_util.tree_map(lambda w, g: w + scale * g, params, slope)
+            slope = jax.grad(loss)(above, batch)
         return jax.tree_util.tree_map(lambda g, w: g + WEIGHT_DECAY * w, slope, params)
 
     algorithm = fedjax.algorithms.fed_avg.federated_averaging(

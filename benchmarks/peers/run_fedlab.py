@@ -4,7 +4,8 @@ evaluate."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 import in_torch
 import torch
@@ -17,6 +18,8 @@ from same_work import LR, WEIGHT_DECAY, WORKLOADS, Workload
 from torch import Tensor
 from turns import Turns
 
+Batch = tuple[Tensor, Tensor]
+
 
 class Data(FedDataset):
     """The clients' examples; batches are cut from the tensors, which is faster than a
@@ -25,7 +28,7 @@ class Data(FedDataset):
     def __init__(self, workload: Workload) -> None:
         self.x, self.y = in_torch.tensors(workload)
 
-    def get_dataloader(self, id: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def get_dataloader(self, id: int, batch_size: int) -> Iterator[Batch]:
         """An epoch of one client."""
         for places in torch.randperm(self.y.shape[1]).split(batch_size):
             yield self.x[id, places], self.y[id, places]
@@ -33,6 +36,24 @@ class Data(FedDataset):
 
 class Trainer(SGDSerialClientTrainer):
     """FedLab's SGD has no weight decay."""
+
+    workload: Workload
+
+    def train(self, model_parameters: Tensor, train_loader: Iterable[Batch]) -> list[Tensor]:
+        """As FedLab; with SAM, which it has not, another step."""
+        if not self.workload.rho:
+            found: list[Tensor] = super().train(model_parameters, train_loader)
+            return found
+        self.set_model(model_parameters)
+        self._model.train()
+        for x, y in train_loader:
+            loss = partial(self._loss, x, y)
+            in_torch.step(self.workload, self.optimizer, loss)
+        return [self.model_parameters]
+
+    def _loss(self, x: Tensor, y: Tensor) -> Tensor:
+        loss: Tensor = self.criterion(self._model(x), y)
+        return loss
 
     def setup_optim(self, epochs: int, batch_size: int, lr: float) -> None:
         """As FedLab, with another optimiser."""
@@ -55,9 +76,8 @@ class Pipeline(StandalonePipeline):
         def loss() -> float:
             return in_torch.probe_loss(self.handler.model, self.workload)
 
-        if not self.turns.round(in_torch.Counting.seen, loss):
+        if not self.turns.round(in_torch.trained(self.workload), loss):
             self.handler.global_round = 0
-        in_torch.Counting.seen = 0
 
 
 class Silence:
@@ -76,6 +96,7 @@ def main(name: str) -> None:
         in_torch.model(workload), global_round=10**9, sample_ratio=share, logger=Silence()
     )
     trainer = Trainer(in_torch.model(workload), workload.clients, logger=Silence())
+    trainer.workload = workload
     trainer.setup_dataset(Data(workload))
     trainer.setup_optim(1, workload.batch, LR)
     setting = (

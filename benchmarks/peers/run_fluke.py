@@ -9,6 +9,7 @@ import torch
 import torchvision_loads  # noqa: F401
 from fluke import DDict, FlukeENV
 from fluke.algorithms.fedavg import FedAVG
+from fluke.algorithms.fedsam import FedSAM
 from fluke.data import DataSplitter, DummyDataContainer, FastDataLoader
 from fluke.server import EarlyStopping
 from fluke.utils import FederationObserver
@@ -19,7 +20,7 @@ from turns import Turns
 class Wait(FederationObserver):
     """Between two rounds."""
 
-    def __init__(self, turns: Turns, algorithm: FedAVG, workload: Workload) -> None:
+    def __init__(self, turns: Turns, algorithm: FedAVG | FedSAM, workload: Workload) -> None:
         self.turns, self.algorithm, self.workload = turns, algorithm, workload
 
     def end_round(self, round: int) -> None:
@@ -28,9 +29,8 @@ class Wait(FederationObserver):
         def loss() -> float:
             return in_torch.probe_loss(self.algorithm.server.model, self.workload)
 
-        if not self.turns.round(in_torch.Counting.seen, loss):
+        if not self.turns.round(in_torch.trained(self.workload), loss):
             raise EarlyStopping(round)
-        in_torch.Counting.seen = 0
 
 
 def main(name: str) -> None:
@@ -53,7 +53,9 @@ def main(name: str) -> None:
         optimizer=DDict(name="SGD", lr=LR, weight_decay=WEIGHT_DECAY),
         scheduler=DDict(name="StepLR", step_size=1, gamma=1.0),
     )
-    algorithm = FedAVG(
+    if workload.rho:
+        local.update(rho=workload.rho)
+    algorithm = (FedSAM if workload.rho else FedAVG)(
         n_clients=workload.clients,
         data_splitter=DataSplitter(
             DummyDataContainer(clients, [None] * workload.clients, None, CLASSES),

@@ -44,6 +44,22 @@ class Module(nn.Module):
         return {}
 
 
+class SamModel(PyTorchModel):
+    """Makes steps of SAM, which pfl has not."""
+
+    workload: Workload
+
+    def do_multiple_epochs_of(
+        self, user_dataset: Any, train_params: Any, train_step_fn: Any, **more: Any
+    ) -> Any:
+        """As pfl, with another step."""
+
+        def sam(module: Module, optimiser: torch.optim.Optimizer, batch: Any, *_: Any) -> None:
+            in_torch.step(self.workload, optimiser, lambda: module.loss(*batch))
+
+        return super().do_multiple_epochs_of(user_dataset, train_params, sam, **more)
+
+
 class Wait(TrainingProcessCallback):
     """Between two rounds."""
 
@@ -54,7 +70,7 @@ class Wait(TrainingProcessCallback):
         self, aggregate_metrics: Metrics, model: PyTorchModel, *, central_iteration: int
     ) -> tuple[bool, Metrics]:
         """Whether to stop."""
-        samples = torch.tensor(in_torch.Counting.seen)
+        samples = torch.tensor(in_torch.trained(self.workload))
         go_on = torch.tensor(True)
         if distributed.is_initialized():
             distributed.reduce(samples, 0)
@@ -64,7 +80,6 @@ class Wait(TrainingProcessCallback):
             )
         if distributed.is_initialized():
             distributed.broadcast(go_on, 0)
-        in_torch.Counting.seen = 0
         return not go_on, Metrics()
 
 
@@ -81,11 +96,12 @@ def main(name: str) -> None:
 
     net = in_torch.model(workload)
     module = Module(net)
-    model = PyTorchModel(
+    model = (SamModel if workload.rho else PyTorchModel)(
         module,
         lambda params, lr: torch.optim.SGD(params, lr=lr, weight_decay=WEIGHT_DECAY),
         torch.optim.SGD(module.parameters(), lr=1.0),
     )
+    model.workload = workload
     setting = f"SimulatedBackend, {world.world_size} processes of {torch.get_num_threads()} threads"
     turns = Turns(setting, "pfl", "torch") if world.global_rank == 0 else None
     FederatedAveraging().run(

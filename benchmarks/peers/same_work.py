@@ -1,8 +1,9 @@
 """What is timed: the same clients, examples, model and local steps for everybody. Needs only numpy.
 
     w1     the papers' CNN on 100 clients of 500 images of 3x32x32, 10 clients a round, batches of 64
+    w2     w1 with SAM
     w3     an MLP 64-32-10 on 1,000 clients of 20 examples, 100 clients a round, one batch each
-    tiny   a few clients of the latter, to test the benchmark itself
+    tiny, tiny-sam   a few clients of the latter, to test the benchmark itself
 
 Each client trains for one epoch of SGD. The examples of a class lie around a point of their own, so
 that there is something to learn.
@@ -10,7 +11,7 @@ that there is something to learn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,13 @@ class Workload:
     cohort: int
     """Clients a round."""
     batch: int
+    rho: float = 0.0
+    """The radius of SAM; 0: SGD."""
+
+    @property
+    def passes(self) -> int:
+        """How often an example goes through the model in an epoch."""
+        return 2 if self.rho else 1
 
     @property
     def images(self) -> bool:
@@ -75,4 +83,8 @@ WORKLOADS = {
     "w1": Workload(clients=100, examples=500, shape=(3, 32, 32), cohort=10, batch=64),
     "w3": Workload(clients=1000, examples=20, shape=(64,), cohort=100, batch=20),
     "tiny": Workload(clients=6, examples=8, shape=(64,), cohort=3, batch=4),
+}
+WORKLOADS |= {
+    "w2": replace(WORKLOADS["w1"], rho=0.05),
+    "tiny-sam": replace(WORKLOADS["tiny"], rho=0.05),
 }

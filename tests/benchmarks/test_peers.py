@@ -14,15 +14,17 @@ import pytest
 PEERS = Path(__file__).parents[2] / "benchmarks" / "peers"
 
 
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict]:
+@pytest.fixture(scope="module", params=["tiny", "tiny-sam"])
+def compared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, dict]:
     """What two repeats of one tiny round print and write."""
     out = tmp_path_factory.mktemp("peers") / "out.json"
     command = [
         sys.executable,
         str(PEERS / "compare.py"),
         "--workload",
-        "tiny",
+        request.param,
         "--repeats",
         "2",
         "--seconds",

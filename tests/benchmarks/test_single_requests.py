@@ -20,7 +20,7 @@ def printed(script: str, *words: str) -> list[str]:
 
 @pytest.mark.slow
 def test_requests_are_compared_with_a_plain_loop() -> None:
-    lines = printed("requests.py", "--size", "small", "--repeats", "1")
+    lines = printed("single_requests.py", "--size", "small", "--repeats", "1")
     assert [line.split()[0] for line in lines] == ["resnet20", "char_lstm", "mlp"]
     assert all(float(line.split()[1]) > 0 for line in lines)
 

@@ -1,7 +1,7 @@
 """One client's local training beside a plain loop of PyTorch over the same batches, in turn.
 
-    python benchmarks/requests.py                        # a few minutes on a quiet core
-    python benchmarks/requests.py --only char_lstm --repeats 9
+    python benchmarks/single_requests.py                        # a few minutes on a quiet core
+    python benchmarks/single_requests.py --only char_lstm --repeats 9
 
 Both have one thread. Prints how many times as fast fedflat is: medians of ratios of processor
 seconds within a repeat, which other work on the machine disturbs less than the clock.
