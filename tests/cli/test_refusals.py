@@ -113,7 +113,7 @@ OPTIONS = [
     (("--seeds", "0"), "seeds must be a whole number of at least 1, found 0"),
     (("--workers", "-1"), "workers must be a whole number of at least 0, found -1"),
     (("--threads", "0"), "threads must be a whole number of at least 1, found 0"),
-    (("--device", "gpu"), "device must be 'cpu' or 'cuda' or 'mps', found 'gpu'"),
+    (("--device", "gpu"), "device 'gpu' cannot be read. Write cpu, cuda, cuda:1 or mps."),
     (("--checkpoint-every", "-3"), "checkpoint_every must be a number of at least 0, found -3.0"),
     (("--target", "0"), "an accuracy lies between 0 and 1"),
     (("--target", "120%"), "an accuracy lies between 0 and 1, or 0% and 100%, found '120%'"),

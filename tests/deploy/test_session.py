@@ -131,6 +131,25 @@ def test_data_that_do_not_fit_are_refused_on_both_sides(tmp_path: Path) -> None:
     server.close()
 
 
+def test_an_end_that_is_lost_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that misses it would wait for the server to come back."""
+    fed = Federation(tmp_path, ["a"])
+    client = fed.join("a", ON, 0)
+    server = begin(fed)
+    push, sent = fed.network.push, []
+
+    def lose_the_first(name: str, content: bytes) -> bool:
+        sent.append(name)
+        return len(sent) == 1 or push(name, content)
+
+    monkeypatch.setattr(fed.network, "push", lose_the_first)
+    server.end()
+    assert sent == ["a", "a"]
+    client.join()
+    assert client.error is None
+    server.close()
+
+
 def test_a_client_that_comes_back_with_other_data_is_refused(tmp_path: Path) -> None:
     fed = Federation(tmp_path, ["a"])
     fed.join("a", ON, 0)

@@ -192,7 +192,11 @@ def test_fedavg_is_the_mean_of_plain_sgd() -> None:
     ("wrong", "error", "message"),
     [
         ({"device": "cuda"}, SettingError, "device"),
-        ({"device": "tpu"}, SettingError, "device must be 'cpu' or 'cuda' or 'mps', found 'tpu'"),
+        (
+            {"device": "tpu"},
+            SettingError,
+            "device 'tpu' cannot be read. Write cpu, cuda, cuda:1 or",
+        ),
         ({"rounds": 0}, SettingError, "rounds must be a whole number of at least 1, found 0"),
         ({"lr": "decay(0.1)"}, SpellingError, "missing a required argument: 'rate'"),
         ({"lr": "fedavg"}, SpellingError, "'fedavg' is a method, not a schedule"),

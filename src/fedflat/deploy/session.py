@@ -36,6 +36,8 @@ AGAIN = 10.0
 """Seconds after which what a client has not answered is sent again."""
 STEP = 0.2
 """Seconds between two looks at who is there."""
+LEAVE = 20.0
+"""Seconds that clients have to leave when the run is over."""
 MOST_MESSAGE = 2**30
 """Bytes of the largest message, by default."""
 SESSIONS: dict[str, Session] = {}
@@ -255,10 +257,22 @@ class Session:
             file.write(json.dumps({"time": round(time.time(), 3), **entry}) + "\n")
 
     def end(self) -> None:
-        """Tell all clients that the run is over."""
+        """Tell all clients that the run is over, and wait until they have left.
+
+        A transport that is closed at once may lose the message, and the client would wait for the
+        server to come back.
+        """
         self.over = True
-        for name in self.transport.online():
-            self.push(name, "end")
+        limit, told = time.monotonic() + LEAVE, -LEAVE
+        while here := self.transport.online() & self.clients.keys():
+            now = time.monotonic()
+            if now > limit:
+                break
+            if now - told > 1.0:
+                told = now
+                for name in here:
+                    self.push(name, "end")
+            self.pump(STEP)
 
     def close(self) -> None:
         """Disconnect from all clients."""
