@@ -263,13 +263,13 @@ class Session:
         server to come back.
         """
         self.over = True
-        limit, told = time.monotonic() + LEAVE, -LEAVE
+        limit, last = time.monotonic() + LEAVE, -LEAVE
         while here := self.transport.online() & self.clients.keys():
             now = time.monotonic()
             if now > limit:
                 break
-            if now - told > 1.0:
-                told = now
+            if now - last > 1.0:
+                last = now
                 for name in here:
                     self.push(name, "end")
             self.pump(STEP)

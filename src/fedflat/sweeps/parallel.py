@@ -67,15 +67,15 @@ def run_study(
     before = shown = total - len(waiting)
     if shown:
         note(f"{shown} of {total} runs have ended before")
-    start = said = time.monotonic()
+    start = printed = time.monotonic()
 
     def look() -> None:
-        nonlocal shown, said
+        nonlocal shown, printed
         begun.update(scheduler.running)
         ended = before + len(begun - set(scheduler.running))
         now = time.monotonic()
-        if ended > shown or (now > said + PAUSE and scheduler.running):
-            shown, said = ended, now
+        if ended > shown or (now > printed + PAUSE and scheduler.running):
+            shown, printed = ended, now
             parts = sum(one.round / ends[at] for at, one in scheduler.running.items())
             left = time_left(now - start, ended - before + parts, total - before)
             note(f"{ended} of {total} runs have ended{left}")
