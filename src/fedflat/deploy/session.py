@@ -120,7 +120,7 @@ class Session:
         self.job, self.job_id = b"", ""
         self.round = 0
         self.over = False
-        """Whether the run is done and clients were told so."""
+        """Whether the run is done and its clients may leave."""
         self.online_in: dict[int, list[int]] = {}
         """By round: the clients that were online when its cohort was drawn."""
         self.least, self.wait = 1, 300.0
