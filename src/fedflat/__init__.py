@@ -16,7 +16,7 @@ from fedflat.version import __version__
 
 _HOMES = {
     "fedflat.simulation.attacks.attack": ("Attack", "AttackedRun"),
-    "fedflat.client.instructions": ("Describe", "Describer", "Gradient", "Train"),
+    "fedflat.client.instructions": ("Describe", "Describer", "Gradient"),
     "fedflat.client.attacker": ("Attacker",),
     "fedflat.client.piece": ("Piece", "ModelInfo", "Term", "ClientContext"),
     "fedflat.simulation.clock": ("Clock", "Device"),
@@ -45,7 +45,7 @@ _HOMES = {
     "fedflat.flatness.plane": ("Plane",),
     "fedflat.flatness.points": ("losses",),
     "fedflat.flatness.surface": ("Surface",),
-    "fedflat.core.instruction": ("Instruction",),
+    "fedflat.core.instruction": ("Instruction", "Train"),
     "fedflat.core.messages": ("Broadcast", "Replies"),
     "fedflat.models.spec": ("ModelSpec",),
     "fedflat.registry.plugins": ("load_plugin",),

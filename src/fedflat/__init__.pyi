@@ -9,7 +9,6 @@ from fedflat.client.attacker import Attacker as Attacker
 from fedflat.client.instructions import Describe as Describe
 from fedflat.client.instructions import Describer as Describer
 from fedflat.client.instructions import Gradient as Gradient
-from fedflat.client.instructions import Train as Train
 from fedflat.client.piece import ClientContext as ClientContext
 from fedflat.client.piece import ModelInfo as ModelInfo
 from fedflat.client.piece import Piece as Piece
@@ -19,6 +18,7 @@ from fedflat.composition.method import chain as chain
 from fedflat.composition.method import made_of as made_of
 from fedflat.composition.method import method as method
 from fedflat.core.instruction import Instruction as Instruction
+from fedflat.core.instruction import Train as Train
 from fedflat.core.messages import Broadcast as Broadcast
 from fedflat.core.messages import Replies as Replies
 from fedflat.core.schedules import Schedule as Schedule

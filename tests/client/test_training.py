@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from fedflat import clip, feddyn, sam
 from fedflat.client.diagnosis import diagnose
 from fedflat.client.full_gradient import full_gradient
-from fedflat.client.instructions import FineTune, Gradient, Train
+from fedflat.client.instructions import FineTune, Gradient
 from fedflat.client.learner import Learner
 from fedflat.client.local import LocalTraining
 from fedflat.client.piece import ClientContext, Piece, Term
@@ -24,7 +24,7 @@ from fedflat.client.sharpness import Sam
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.composition.method import Method
 from fedflat.core.flat import GradFn
-from fedflat.core.instruction import Instruction
+from fedflat.core.instruction import Instruction, Train
 from fedflat.core.messages import Broadcast
 from fedflat.core.stage import Stage
 from fedflat.data.batch import Batch

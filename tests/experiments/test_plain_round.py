@@ -31,7 +31,7 @@ class Observer(Attack):
 
 
 MODULES = {
-    "client": "evaluate instructions learner local traced_gradients training",
+    "client": "evaluate learner local traced_gradients training",
     "core": "flat instruction messages seeds",
     "data": "batch examples federation",
     "execution": "client_pool client_states in_process interrupt scheduler",

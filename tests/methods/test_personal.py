@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat import fedavg, fedavg_ft, fedsam, personal
-from fedflat.client.instructions import FineTune, Train
+from fedflat.client.instructions import FineTune
 from fedflat.client.local import LocalTraining
 from fedflat.client.piece import ClientContext, Piece
 from fedflat.client.training import Request, run_client
 from fedflat.composition.method import Method
+from fedflat.core.instruction import Train
 from fedflat.core.messages import Broadcast
 from fedflat.core.schedules import decay
 from fedflat.core.stage import Stage

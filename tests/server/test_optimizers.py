@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from fedflat import adagrad, adam, yogi
-from fedflat.client.instructions import Gradient, Train
+from fedflat.client.instructions import Gradient
+from fedflat.core.instruction import Train
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import decay, steps
 from fedflat.errors import SettingError

@@ -1,6 +1,5 @@
-"""Instructions: what a server can request of a client.
+"""Instructions besides `Train`: what else a server can request of a client.
 
-train      local training with the method's pieces
 tune       plain steps of the last layer, used by personalized evaluation
 gradient   the gradient over all the client's data, without training
 evaluate   the scores of the model on the client's own test examples
@@ -12,17 +11,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from fedflat.client.gradient_transforms import Only
 from fedflat.client.learner import Learner
-from fedflat.client.piece import Piece
 from fedflat.client.training import ClientJob, ClientWork, Outcome
-from fedflat.core.instruction import Instruction
+from fedflat.core.instruction import Instruction, LocalWork, Train
 from fedflat.core.seeds import derive
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
@@ -30,69 +27,16 @@ from fedflat.errors import SettingError
 from fedflat.registry.specs import TextSpec, register
 
 
-class LocalWork(Protocol):
-    """A client, or a stack of clients, that can train."""
-
-    def local_train(self) -> Any:
-        """Train from the parameters that were sent."""
-        ...
-
-    def full_gradient(self) -> Any:
-        """Compute the gradient over all data at the parameters that were sent."""
-        ...
-
-
-def local_work(pieces: Sequence[Piece], examples: int, samples: int) -> int:
-    """Return the cost of local training, in gradients of single examples.
-
-    Gradients over all the client's data are included.
-    """
-    per_sample = prod(piece.oracle_calls for piece in pieces)
-    per_sample += sum(piece.extra_gradients for piece in pieces)
-    return samples * per_sample + examples * sum(piece.full_gradients for piece in pieces)
-
-
-@register("instruction", "train")
-@dataclass(frozen=True, repr=False)
-class Train(Instruction):
-    """Local training with the method's pieces.
-
-    With ``tests`` the client then evaluates its own model on its own test examples.
-    """
-
-    tests: bool = False
-
-    trains = commits = stackable = True
-    upload_vectors = 1
-
-    def work(self, job: ClientJob, examples: int, samples: int) -> int:
-        """Return the cost of local training."""
-        return local_work(job.pieces, examples, samples)
-
-    def run(self, client: LocalWork) -> Any:
-        return client.local_train()
-
-
 @register("instruction", "tune")
 @dataclass(frozen=True, repr=False)
-class FineTune(Instruction):
+class FineTune(Train):
     """Plain steps of the last layer, without the method's pieces. With ``tests`` as in `Train`."""
 
-    tests: bool = False
-
-    commits = stackable = True
-    upload_vectors = 1
+    trains = False
 
     def job(self, job: ClientJob) -> ClientJob:
         """Replace the method's pieces by one that trains the classifier only."""
         return replace(job, pieces=(Only("classifier"),), returns_models=False)
-
-    def work(self, job: ClientJob, examples: int, samples: int) -> int:
-        """Return the cost of local training."""
-        return local_work(job.pieces, examples, samples)
-
-    def run(self, client: LocalWork) -> Any:
-        return client.local_train()
 
 
 @register("instruction", "gradient")

@@ -1,14 +1,17 @@
-"""Base class of what a server can ask a client to do.
+"""What a server can ask a client to do: the base class, and `Train`.
 
-fedflat's own instructions are in `client/instructions.py`.
+fedflat's other instructions are in `client/instructions.py`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar, Protocol
 
-from fedflat.registry.specs import TextSpec
+from fedflat.registry.specs import TextSpec, register
 
 
 class Instruction(TextSpec, ABC):
@@ -54,3 +57,47 @@ class Instruction(TextSpec, ABC):
 
         Returns the reply and the new client state.
         """
+
+
+class LocalWork(Protocol):
+    """A client, or a stack of clients, that can train."""
+
+    def local_train(self) -> Any:
+        """Train from the parameters that were sent."""
+        ...
+
+    def full_gradient(self) -> Any:
+        """Compute the gradient over all data at the parameters that were sent."""
+        ...
+
+
+def local_work(pieces: Sequence[Any], examples: int, samples: int) -> int:
+    """Return the cost of local training, in gradients of single examples.
+
+    Gradients over all the client's data are included.
+    """
+    per_sample: int = prod(piece.oracle_calls for piece in pieces)
+    per_sample += sum(piece.extra_gradients for piece in pieces)
+    full_gradients: int = sum(piece.full_gradients for piece in pieces)
+    return samples * per_sample + examples * full_gradients
+
+
+@register("instruction", "train")
+@dataclass(frozen=True, repr=False)
+class Train(Instruction):
+    """Local training with the method's pieces.
+
+    With ``tests`` the client then evaluates its own model on its own test examples.
+    """
+
+    tests: bool = False
+
+    trains = commits = stackable = True
+    upload_vectors = 1
+
+    def work(self, job: Any, examples: int, samples: int) -> int:
+        """Return the cost of local training."""
+        return local_work(job.pieces, examples, samples)
+
+    def run(self, client: LocalWork) -> Any:
+        return client.local_train()

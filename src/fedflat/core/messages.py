@@ -18,10 +18,9 @@ from torch import Tensor
 
 from fedflat.core.codecs import Packed
 from fedflat.core.flat import Model
-from fedflat.core.instruction import Instruction
+from fedflat.core.instruction import Instruction, Train
 from fedflat.core.seeds import request_seed
 from fedflat.errors import FedflatError
-from fedflat.registry.specs import parse
 
 WEIGHT = "weight"
 """The metric that replaces the number of examples as a client's weight under "sized" weighting."""
@@ -58,7 +57,7 @@ class Broadcast:
     buffers: Tensor
     lr: float
     extras: Extras = field(default_factory=dict)
-    instruction: Instruction = field(default_factory=lambda: parse("train", "instruction"))
+    instruction: Instruction = Train()
     """What the client shall do."""
     commit: bool = True
     """False for a probe: the client does not store any state."""

@@ -10,11 +10,11 @@ from typing import Any, cast
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.instructions import Train
 from fedflat.client.learner import DTYPES, Learner, ModelLike
 from fedflat.client.local import LocalTraining
 from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
+from fedflat.core.instruction import Train
 from fedflat.core.schedules import Scalar, Schedule, at, check_end
 from fedflat.data.batch import Tensors
 from fedflat.data.cache import opened

@@ -9,6 +9,7 @@ from pkgutil import iter_modules
 
 HOMES = (
     "simulation.attacks",
+    "core.instruction",
     "client.instructions",
     "client.attacker",
     "client.describers",
