@@ -25,8 +25,6 @@ from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
 from fedflat.server.client_selection import ClientSampler, selected_clients
 
-ALL = "drift,alignment,norms,features,classes,delta_eps,client_lambda"
-
 
 def experiment(method: str = "fedavg", **more: Any) -> Experiment:
     """Four rounds in float64, two epochs a request; the second and the fourth are evaluated."""

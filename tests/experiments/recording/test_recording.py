@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import nn
 
 import fedflat as ff
-from experiments.recording.record_one import ALL, experiment, record, rows_of
+from experiments.recording.record_one import experiment, record, rows_of
 from experiments.small import ON, Eager, final, rows, stop_at, timeless
 from fedflat.cli import main
 from fedflat.client.local import LocalTraining
@@ -27,6 +27,7 @@ from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.recording import Recorder, metrics_of, recording_callback
 from fedflat.experiments.recording.recorder import Metric, RoundView
+from fedflat.experiments.recording.recording import ALL
 from fedflat.experiments.run_folder.record import read_record, read_rows
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.run_setup import RunSetup
@@ -71,16 +72,7 @@ def test_no_number_of_the_run_changes(exp: Experiment, executor: Executor) -> No
     assert all(torch.equal(a, b) for a, b in zip(bare.models, recorded.models, strict=True))
     assert rows_of(bare) == rows_of(recorded)  # scores, bytes and samples
     names = {name for row in recorded.recorded for name in row}
-    assert names == {
-        "round",
-        "drift",
-        "alignment",
-        "norms",
-        "features",
-        "classes",
-        "delta_eps",
-        "client_lambda",
-    }
+    assert names == {"round", *Recorder.of(prepare(exp), ALL).labels}
     if isinstance(executor, Workers):
         assert recorded.recorded == record(exp, ALL).recorded
 
@@ -170,6 +162,18 @@ def test_alignment_does_not_reach_over_rounds_without_recording(tmp_path: Path) 
             except KeyboardInterrupt:
                 assert stop is not None
     assert [row["round"] for row in read_rows(tmp_path / "run", "recorded")] == [4]
+
+
+def test_alignment_reads_the_round_of_an_older_checkpoint() -> None:
+    """Version 0.4 kept it under "round", which another metric may use too."""
+    w, alignment = torch.tensor([3.0, 4.0]), metrics_of("alignment")
+    state = {"alignment": torch.tensor([1.0, 0.0]), "round": torch.tensor(0)}
+    setup = prepare(experiment())
+    for t, cosine in ((1, 0.6), (2, 1.0)):
+        view = RoundView(alignment, setup, t, [0], state, due=False, scratch={"alignment": w})
+        found = alignment[0].on_round_end(view, cast(StepResult, None))
+        assert found["alignment"] == pytest.approx(cosine, rel=1e-15)
+    assert torch.equal(state["round"], torch.tensor(0))
 
 
 def test_runs_and_studies_record_what_is_set(tmp_path: Path) -> None:

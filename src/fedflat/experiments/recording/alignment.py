@@ -1,7 +1,7 @@
 """The cosine between the pseudo-gradients of this round and of the last one.
 
-The pseudo-gradient is the aggregate of the clients' replies, sent minus returned, before the server
-optimizer uses it. If a round has several exchanges, the last one that counts is used.
+The pseudo-gradient is the aggregate of the clients' deltas, before the server optimizer uses it. If
+a round has several exchanges, the last one with ``commit=True`` is used.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from fedflat.text_table import size
 class Alignment(Metric):
     """Cosine between the pseudo-gradients of successive rounds; the first round has none.
 
-    The pseudo-gradient is the aggregate of sent minus returned parameters, before the server step.
+    The pseudo-gradient is the aggregate of the clients' deltas, before the server step.
     """
 
-    title = "Alignment"
+    title = "Cosine of successive pseudo-gradients"
     note = (
         "The cosine between the pseudo-gradients of a round and of the round before it. The "
-        "pseudo-gradient is the "
-        "mean over clients of sent minus returned parameters, before the server step. 1: same "
-        "direction, -1: opposite."
+        "pseudo-gradient is the aggregate of the clients' deltas (sent minus returned parameters), "
+        "before the server step. 1: same direction, -1: opposite."
     )
 
     def cost(self, setup: RunSetup) -> str:
@@ -52,9 +51,9 @@ class Alignment(Metric):
         last, this = s.state, s.scratch.get(self.key)
         if this is None:
             return {}
-        known = self.key in last and int(last["round"]) == s.round - 1
-        seen = (
-            {self.key: float(unit(last[self.key].double()) @ unit(this.double()))} if known else {}
-        )
-        s.state |= {self.key: this.clone(), "round": torch.tensor(s.round)}
+        key, number = self.key, f"{self.key}.round"
+        before = last.get(number, last.get("round"))  # "round" in checkpoints of 0.4
+        known = before is not None and int(before) == s.round - 1
+        seen = {key: float(unit(last[key].double()) @ unit(this.double()))} if known else {}
+        s.state |= {key: this.clone(), number: torch.tensor(s.round)}
         return seen

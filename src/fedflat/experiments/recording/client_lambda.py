@@ -47,8 +47,8 @@ class ClientLambda(Metric):
     def labels(self) -> dict[str, str]:
         first = "The largest" if self.k == 1 else f"The {self.k}-th largest"
         note = (
-            f"{first} Hessian eigenvalue of each client's model on its own data. The line is the "
-            "mean over the clients of the round."
+            f"{first} Hessian eigenvalue of each client's model on its own data. A curve shows "
+            "the mean over the clients of the round, a heat map each client."
         )
         return {**super().labels, "title": f"λ{_subscript(self.k)} at the clients", "note": note}
 

@@ -50,8 +50,8 @@ class Features(Metric):
         """Which clients it is measured on."""
         clients = "all clients" if self.everyone else "the clients of the round"
         note = (
-            "The mean norm of the model's outputs on a client's examples. The line is the mean "
-            f"over {clients}."
+            "The mean norm of the model's outputs on a client's examples. A curve shows the mean "
+            f"over {clients}, a heat map each client."
         )
         return {**super().labels, "note": note}
 

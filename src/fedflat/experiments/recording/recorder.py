@@ -43,11 +43,13 @@ class RoundView(RoundCallback):
     round: int
     cohort: list[int]
     state: AverageState
-    """What metrics keep from round to round. Replace tensors, never change them in place."""
+    """What metrics keep from round to round, in checkpoints too. All metrics share it: begin a name
+    with the metric's key. Replace tensors, never change them in place."""
     due: bool
     """Whether the round is evaluated: expensive metrics are measured only then."""
     scratch: dict[str, Any] = field(default_factory=dict)
-    """What metrics keep within this round."""
+    """What metrics keep within this round. All metrics share it: begin a name with the metric's key,
+    unless several metrics use the value."""
     seconds: float = 0.0
     """Time spent on metrics during the round."""
     on_error: OnError = lambda metric, error: None
@@ -93,12 +95,12 @@ class Metric(TextSpec, ABC):
     records nothing.
 
     Subclasses are frozen dataclasses, registered with ``register("metric", "name")``. Their fields
-    are the arguments that the text may give, as in ``--record "client_lambda(k=2)"``. They write
-    their values under `key`:
+    are the arguments that the text may give, as in ``--record "client_lambda(k=2)"``. A metric
+    writes one value a round, under `key`; a second quantity is a second metric. The value is:
 
-    - a number is drawn as a curve;
-    - a dict from client to number is drawn as a curve of the mean over clients;
-    - a list of numbers is drawn as a heat map, with one row per entry.
+    - a number, which is drawn as a curve;
+    - a dict from client to number, which is drawn as a curve of the mean over clients;
+    - a list of numbers, which is drawn as a heat map, with one row per entry.
 
     ``drawing`` chooses otherwise: "line" is the curve of the mean, "heat map" has one row per
     client or entry, and "line and heat map" is both. "matrix" is for the rows of a square matrix,
@@ -147,13 +149,15 @@ class Metric(TextSpec, ABC):
         return ()
 
     def on_reply(self, s: RoundView, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
-        """Called with each training reply that counts, of one client or of several.
+        """Called with each usable reply, of one client or of several, of a training exchange whose
+        broadcast has ``commit=True`` (not a probe).
 
-        `fedflat.core.messages.single_replies` gives the replies of single clients.
+        `fedflat.core.messages.single_replies` gives the replies of single clients. Replies may be
+        kept until the end of the round; do not change their tensors.
         """
 
     def on_aggregate(self, s: RoundView, replies: Replies) -> None:
-        """Called at the end of each training exchange that counts."""
+        """Called at the end of each training exchange whose broadcast has ``commit=True``."""
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
         """The values to write after the server step."""
