@@ -81,11 +81,10 @@ def test_no_number_of_the_run_changes(exp: Experiment, executor: Executor) -> No
 @pytest.mark.parametrize("text", EVERY)
 def test_no_number_of_any_method_changes(text: str) -> None:
     exp = every(method_of(text))
-    names = f"drift,alignment,norms,features{',classes' if exp.task.classifies else ''}"
     for executor in (InProcess(threads=1), Stacked()):
         if isinstance(executor, Stacked) and executor.refusal(prepare(exp).job):
             continue
-        bare, recorded = record(exp, None, executor), record(exp, names, executor)
+        bare, recorded = record(exp, None, executor), record(exp, ALL, executor)
         assert all(torch.equal(a, b) for a, b in zip(bare.models, recorded.models, strict=True))
         assert rows_of(bare) == rows_of(recorded)
         assert [row["round"] for row in recorded.recorded if "drift" in row] == list(
