@@ -644,6 +644,21 @@ def test_class_maps_have_a_true_axis(browser: Any, tmp_path: Path) -> None:
     recorded.context.close()
 
 
+def test_a_heat_map_shows_gaps_and_signs(browser: Any, tmp_path: Path) -> None:
+    """Cells without a value have stripes; values of both signs have a scale around 0."""
+    run = write_run(tmp_path / "a")
+    rows = [{"round": 1, "mine": [0.5, -2.0], "classes": [0.25, 0.5]}]
+    write_rows(run, "recorded", [*rows, {"round": 2, "mine": [1.0], "classes": [0.5, 0.75]}])
+    write_report([run], tmp_path / "report.html")
+    recorded = Watched(browser, (tmp_path / "report.html").as_uri())
+    charts = recorded.page.locator("#recorded .plot:has(image.cells)")
+    assert [charts.nth(i).locator("pattern").count() for i in range(2)] == [0, 1]
+    assert charts.nth(0).locator(".key").inner_text().split("\n") == ["0.00 %", "100.00 %"]
+    assert charts.nth(1).locator(".key").inner_text().split("\n") == ["-2.000", "2.000"]
+    assert recorded.complaints == []
+    recorded.context.close()
+
+
 def test_a_line_goes_through_rounds_that_were_measured(browser: Any, tmp_path: Path) -> None:
     """What is measured in every third round is one line, though something else is measured in
     all."""

@@ -144,6 +144,7 @@ def test_analyses(tmp_path: Path) -> None:
     assert found["corruptions"][0]["kinds"]["motion_blur"][2] is None
     assert found["heatmaps"][0]["values"][1][0] == pytest.approx(0.9)
     assert found["methods"][0]["recorded"]["features"]["mean"] == [2.0] * 10
+    assert list(found["recorded"]) == ["drift", "norms", "classes", "alignment", "features"]
     assert found["missing"] == []
 
 

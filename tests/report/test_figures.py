@@ -6,12 +6,14 @@ import html
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedflat.errors import SettingError
 from fedflat.plot_style import COLORS, STYLE
 from fedflat.report import collect, write_report
+from fedflat.report.analysis_figures import recorded_heat_maps
 from fedflat.report.figures import _curves as curve_figures
 from fedflat.report.figures import _recorded as recorded_figure
 from fedflat.report.figures import draw_figures
@@ -166,6 +168,26 @@ def test_clients_are_marked_beside_the_mean() -> None:
     assert all(tick == round(tick) for tick in axis.get_xticks())
     labels["entries"] = "class"
     assert len(recorded_figure(document, methods, "lam", "").axes[0].lines) == 2
+
+
+def test_cells_without_a_value_have_stripes_and_signs_have_two_colours() -> None:
+    """0 is in the middle of the colours where there are values of both signs."""
+    document: dict[str, Any] = {"recorded": {}, "heatmaps": []}
+    for key, values in (("both", [[-0.5, None], [0.25, 0.0]]), ("one", [[1.0, 2.0]])):
+        document["recorded"][key] = {"title": key, "unit": "", "entries": "client"}
+        document["heatmaps"].append(
+            {"key": key, "label": "fedavg()", "round": [1, 2], "rows": ["0", "1"][: len(values)],
+             "values": values, "section": "", "settings": "", "seed": 0}
+        )  # fmt: skip
+    figures = dict(recorded_heat_maps(document))
+    cells = {key: figure.axes[0].collections[0] for key, figure in figures.items()}
+    assert {key: one.get_clim() for key, one in cells.items()} == {
+        "both": (-0.5, 0.5),
+        "one": (1.0, 2.0),
+    }
+    assert cells["both"].cmap(0.5)[:3] == pytest.approx(cells["one"].cmap(0.0)[:3], abs=0.01)
+    assert cells["both"].get_array().mask.tolist() == [[False, True], [False, False]]
+    assert figures["both"].axes[0].patch.get_hatch()
 
 
 def test_maps_of_places_and_recovered_images(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from fedflat.report.collect import Document
 from fedflat.report.figure_style import (
     NamedFigure,
     canvas,
+    cell_colors,
     comparable,
-    height_map,
     known,
+    mark_gaps,
     numbers,
     panels,
     title_letters,
@@ -120,7 +121,7 @@ def description_maps(document: Document) -> Iterator[NamedFigure]:
             low, high = _least(tables), -_least([-one for one in tables])
             figure, axes = _square_panels(len(items))
             for axis, one, values in zip(axes, items, tables, strict=True):
-                drawn = axis.imshow(values, vmin=low, vmax=high, cmap=height_map())
+                drawn = axis.imshow(values, **cell_colors(low, high))
                 title = f"{one['description']}, {one['components']} components"
                 axis.set_title(in_lines(title, title_letters(len(items))), loc="left")
                 axis.set(xlabel="client, by class", ylabel="client, by class")
@@ -158,9 +159,9 @@ def _matrix(items: Sequence[Document], labels: Document) -> Any:
     figure, axes = _square_panels(len(items))
     for axis, one, values in zip(axes, items, tables, strict=True):
         drawn = axis.imshow(
-            np.ma.masked_invalid(values), cmap=height_map(), vmin=low, vmax=high,
-            interpolation="nearest",
-        )  # fmt: skip
+            np.ma.masked_invalid(values), interpolation="nearest", **cell_colors(low, high)
+        )
+        mark_gaps(axis)
         step = -(-len(values) // 10)
         axis.set_xticks(range(0, len(values), step), one["columns"][::step])
         axis.set_yticks(range(0, len(values), step), one["rows"][::step])
@@ -183,16 +184,14 @@ def _heat_map(items: Sequence[Document], labels: Document) -> Any:
             _edges(one["round"]),
             np.arange(len(values) + 1) - 0.5,
             np.ma.masked_invalid(values),
-            cmap=height_map(),
-            vmin=low,
-            vmax=high,
             rasterized=True,
+            **cell_colors(low, high),
         )
         step = -(-len(values) // 10)
         axis.set_yticks(range(0, len(values), step), one["rows"][::step])
         axis.invert_yaxis()
         axis.xaxis.get_major_locator().set_params(integer=True)
-        axis.set_facecolor("#f4f4f4")
+        mark_gaps(axis)
         axis.set_title(in_lines(one["label"], 2 * LEGEND), loc="left")
         axis.set(xlabel="round", ylabel=plain(labels["entries"] or "entry"))
     title = labels["title"] + (", %" if factor > 1 else "")

@@ -268,14 +268,14 @@ def _named(one: RunName) -> Document:
 
 def _metrics(document: Document, runs: Sequence[ReportRun]) -> Document:
     """The title, the note and the unit of each recorded metric, as its class described them when
-    the run was made."""
+    the run was made, in the order in which they were named."""
     keys = dict.fromkeys(key for method in document["methods"] for key in method["recorded"])
     keys |= dict.fromkeys(one["key"] for one in document["heatmaps"])
-    known = {key: labels for run in reversed(runs) for key, labels in run.record.recorded.items()}
-    return {
-        key: known.get(key, {"title": key, "note": "", "entries": "entry", "unit": ""})
-        for key in keys
-    }
+    named: Document = {}
+    for run in runs:
+        named |= {key: one for key, one in run.record.recorded.items() if key not in named}
+    unnamed = {key: {"title": key, "note": "", "entries": "entry", "unit": ""} for key in keys}
+    return {key: one for key, one in (named | unnamed | named).items() if key in keys}
 
 
 def _recorded(runs: Sequence[ReportRun]) -> Document:

@@ -20,6 +20,10 @@ COLUMNS: ContextVar[int | None] = ContextVar("columns", default=None)
 """How many columns wide every figure is; None: as wide as it needs."""
 HEIGHTS = ((45, 32, 110), (38, 92, 158), (42, 152, 146), (140, 197, 98), (247, 221, 96))
 """The colours of heights, from low to high, as on the page."""
+CELLS = ((243, 241, 236), (110, 170, 208), (6, 58, 100))
+"""The colours of cells of heat maps, from low to high, as on the page."""
+SIGNED = ((120, 50, 4), (222, 154, 98), *CELLS)
+"""Those of values of both signs: 0 has the middle one."""
 NamedFigure = tuple[str, Any]
 """A name, and the figure of that name."""
 
@@ -38,10 +42,27 @@ def canvas(width: float, height: float, **options: Any) -> tuple[Any, Any]:
 
 def height_map() -> Any:
     """The colour map of heights."""
+    return _color_map("heights", HEIGHTS)
+
+
+def cell_colors(low: float, high: float) -> dict[str, Any]:
+    """The colour map of cells and its limits; with values of both signs, 0 is in the middle."""
+    if low < 0 < high:
+        most = max(-low, high)
+        return {"cmap": _color_map("signed", SIGNED), "vmin": -most, "vmax": most}
+    return {"cmap": _color_map("cells", CELLS), "vmin": low, "vmax": high}
+
+
+def mark_gaps(axis: Any) -> None:
+    """Stripes behind cells without a value."""
+    axis.patch.set(facecolor="white", edgecolor="#bbbbbb", hatch="/////", linewidth=0)
+
+
+def _color_map(name: str, colors: Sequence[tuple[int, int, int]]) -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
-    stops = [tuple(channel / 255 for channel in color) for color in HEIGHTS]
-    return LinearSegmentedColormap.from_list("heights", stops)
+    stops = [tuple(channel / 255 for channel in color) for color in colors]
+    return LinearSegmentedColormap.from_list(name, stops)
 
 
 def panels(count: int, tall: float = 1.0, **options: Any) -> tuple[Any, list[Any]]:

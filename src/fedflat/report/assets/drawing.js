@@ -311,6 +311,26 @@ const inks = (share) =>
         ],
     share,
   );
+/** Colours of values of both signs: 0 has the middle one. */
+const signs = (share) =>
+  mix(
+    dark()
+      ? [
+          [245, 160, 90],
+          [140, 78, 36],
+          [32, 36, 43],
+          [36, 92, 140],
+          [120, 200, 250],
+        ]
+      : [
+          [120, 50, 4],
+          [222, 154, 98],
+          [243, 241, 236],
+          [110, 170, 208],
+          [6, 58, 100],
+        ],
+    share,
+  );
 const rgb = ([r, g, b]) => `rgb(${Math.round(r)} ${Math.round(g)} ${Math.round(b)})`;
 
 /** A value that stays the same when the page is drawn again. */

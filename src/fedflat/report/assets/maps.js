@@ -43,6 +43,27 @@ function edges(places) {
   };
 }
 
+/** The scale of cells, and their colours: with values of both signs, 0 is in the middle. */
+function cellColors([low, high]) {
+  const most = Math.max(-low, high);
+  return low < 0 && high > 0
+    ? { low: -most, high: most, ramp: signs }
+    : { low, high, ramp: inks };
+}
+
+/** Stripes behind cells without a value. */
+function stripes(place) {
+  const id = `stripes-${Math.random().toString(36).slice(2)}`;
+  return [
+    svg(
+      "pattern",
+      { id, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+      svg("line", { x1: 1, x2: 1, y1: 0, y2: 6, class: "stripe" }),
+    ),
+    svg("rect", { ...place, fill: `url(#${id})` }),
+  ];
+}
+
 /** Rows of cells; `range` is the common scale, `cell(row, column)` the sentence about one. Columns are equally wide, or lie
     at their `places` on an axis. */
 function heat(
@@ -78,8 +99,8 @@ function heat(
       "aria-label": label,
       class: "chart",
     });
-    const [low, high] = range,
-      shade = (value) => inks((value - low) / (high - low || 1));
+    const { low, high, ramp } = cellColors(range),
+      shade = (value) => ramp((value - low) / (high - low || 1));
     const {
       low: from,
       high: to,
@@ -90,13 +111,12 @@ function heat(
     const cells = places
       ? values.map((row) => Array.from({ length: fine }, (_, i) => row[column((i + 0.5) / fine)]))
       : values;
+    const place = { x: left, y: top, width: right - left, height: tall };
     root.append(
+      ...(values.flat().every(known) ? [] : stripes(place)),
       svg("image", {
         href: picture(cells, shade),
-        x: left,
-        y: top,
-        width: right - left,
-        height: tall,
+        ...place,
         preserveAspectRatio: "none",
         class: "cells",
       }),
@@ -178,7 +198,7 @@ function heat(
     root.addEventListener("pointerleave", () => {
       tip.hidden = true;
     });
-    box.replaceChildren(root, colorKey(low, high, format, inks), tip);
+    box.replaceChildren(root, colorKey(low, high, format, ramp), tip);
   });
   return box;
 }

@@ -2,7 +2,9 @@
 
 function drawRecorded(section, doc) {
   for (const board of boardsOf(doc)) {
-    const keys = [...new Set(board.methods.flatMap((i) => Object.keys(doc.methods[i].recorded)))];
+    const keys = Object.keys(doc.recorded).filter((key) =>
+      board.methods.some((i) => key in doc.methods[i].recorded),
+    );
     if (!keys.length) continue;
     section.append(
       sectionHead(board),
@@ -37,7 +39,8 @@ function drawRecorded(section, doc) {
       ),
     );
   }
-  for (const key of new Set(doc.heatmaps.map((one) => one.key))) drawHeatMaps(section, doc, key);
+  for (const key of Object.keys(doc.recorded))
+    if (doc.heatmaps.some((one) => one.key === key)) drawHeatMaps(section, doc, key);
 }
 
 /** A square matrix after the last round, without its diagonal. */
