@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedflat.data.files.paths import set_data_dir
+from fedflat.settings.execution import MACHINE
+from fedflat.settings.groups import SETTINGS
 from hostile.limits import carried_out, shortened
 
 NUMBERS = [
@@ -78,23 +80,8 @@ TEXTS = [
     "by_size",
 ]
 NUMERIC = [
-    "--rounds",
-    "--clients-per-round",
-    "--local-epochs",
-    "--local-steps",
-    "--batch-size",
-    "--virtual",
-    "--lr",
-    "--clip",
-    "--weight-decay",
-    "--momentum",
-    "--eval-every",
-    "--eval-last",
-    "--seed",
+    *(one.option for one in (*SETTINGS, *MACHINE) if one.kind in ("int", "float", "Scalar")),
     "--seeds",
-    "--workers",
-    "--threads",
-    "--state-memory",
     "--checkpoint-every",
     "--target",
 ]

@@ -18,7 +18,7 @@ from typing import Any
 
 from fedflat.errors import number
 from fedflat.registry.specs import find
-from fedflat.settings.groups import last_tenth
+from fedflat.settings.groups import SETTINGS, last_tenth
 
 COUNTED = {
     "warmup": ("rounds",), "cosine": ("rounds",), "poly": ("rounds",), "cyclic": ("cycle",),
@@ -27,7 +27,8 @@ COUNTED = {
     "fedcg": ("every", "graph_from"),
 }  # fmt: skip
 """The arguments that are numbers of rounds, or belong to them."""
-SCHEDULED = ("lr", "weight_decay", "momentum", "clip")
+SCHEDULED = tuple(one.name for one in SETTINGS if one.kind == "Scalar")
+"""The settings that may be schedules."""
 
 CountedArguments = dict[str, Any]
 """The counted arguments of one call, with defaults."""
