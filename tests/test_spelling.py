@@ -253,6 +253,10 @@ def test_errors_help(text: str, hint: str) -> None:
 def test_other_kinds() -> None:
     with pytest.raises(SpellingError, match=r"'sam' is a method, not a schedule\. Known: cosine"):
         parse("sam()", "schedule")
+    with pytest.raises(
+        SpellingError, match=r"is a method, not a topology\. Did you mean 'chains'\?"
+    ):
+        parse("chain()", "topology")
     with pytest.raises(SpellingError, match="Did you mean 'digits'"):
         parse("digit()", "data set")
     with pytest.raises(SpellingError):

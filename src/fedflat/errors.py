@@ -45,14 +45,15 @@ class NotFinite(FedflatError):
     """A NaN or an infinity where a number should be."""
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
-    """ " Did you mean ...?" with the known word nearest to ``word``, or an empty text.
+def nearest(word: str, words: Iterable[str], *, likeness: float = 0.6) -> str:
+    """ " Did you mean ...?" with the known word nearest to ``word``, or an empty text if none has
+    this ``likeness``, from 0 to 1.
 
     >>> nearest("FedDin", ["feddyn", "fedavg"])
     " Did you mean 'feddyn'?"
     """
     known = {known.lower(): known for known in words}
-    close = get_close_matches(word.lower()[:LONGEST], known, n=1, cutoff=0.6)
+    close = get_close_matches(word.lower()[:LONGEST], known, n=1, cutoff=likeness)
     return f" Did you mean {known[close[0]]!r}?" if close else ""
 
 

@@ -11,8 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 
-from fedflat.errors import SettingError, number
-from fedflat.registry.specs import TextSpec, register
+from fedflat.errors import SettingError, SpellingError, number, shown
+from fedflat.registry.choices import split_values
+from fedflat.registry.specs import TextSpec, parse, register
 
 
 class Schedule(TextSpec, ABC):
@@ -63,6 +64,21 @@ def scalar(
     """Refuse a value that is neither a number in its range nor a schedule within that range."""
     for bound in value.bounds if isinstance(value, Schedule) else (value,):
         number(owner, name, bound, low=low, open_low=open_low, high=high)
+
+
+def schedule_of(name: str, text: str) -> Schedule:
+    """The schedule that a text names; ``name`` is the setting that was given the text."""
+    try:
+        several = len(split_values(text)) > 1
+        found: Schedule | None = None if several else parse(text, "schedule")
+    except SpellingError as error:
+        raise SpellingError(f"{name} must be a number or a schedule: {error}") from None
+    if found is None:
+        raise SpellingError(
+            f"{name} must be a number or a schedule, found {shown(text)}. A run takes one value; "
+            "`fedflat sweep` takes several."
+        )
+    return found
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from fedflat.client.local import LocalTraining
 from fedflat.composition.method import Method
+from fedflat.core.schedules import schedule_of
 from fedflat.data.cache import opened, opened_once
 from fedflat.data.federation import DataSpec
 from fedflat.errors import MOST_RUNS, SettingError, number, shown
@@ -70,7 +71,7 @@ def experiment(
         if given is None and (one.name not in settings or one.python_default is None):
             continue
         if one.kind == "Scalar" and isinstance(given, str):
-            given = parse(given, "schedule")
+            given = schedule_of(one.name, given)
         *group, name = one.path
         groups.get("".join(group), own)[name] = given
     own["task"] = task_of(own.get("task", on.usual_task))

@@ -410,9 +410,10 @@ def find(name: str, kind: str | None = None) -> RegisteredName:
     if entry and (kind is None or entry.kind == kind):
         return entry
     if entry and kind:
+        near = nearest(name, _names(kind), likeness=0.9)  # it is no typing error
+        hint = hint_for_path(name, kind) or hint_for_kind(name, entry.kind, kind)
         raise SpellingError(
-            f"{shown(name)} is {_a(entry.kind)}, not {_a(kind)}. "
-            f"{hint_for_path(name, kind) or hint_for_kind(name, entry.kind, kind)}{_where(kind)}"
+            f"{shown(name)} is {_a(entry.kind)}, not {_a(kind)}.{near} {hint}{_where(kind)}"
         )
     path = hint_for_path(name, kind)
     hint = f" {path}" if path else f"{nearest(name, _names(kind))} {QUOTES * (kind is None)}"
