@@ -71,6 +71,10 @@ def test_one_method(capsys: pytest.CaptureFixture[str]) -> None:
     assert "weighting: sized" in messages
 
 
+def test_docstrings_are_printed_without_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "parameters, ||w||." in output_of(capsys, "list", "metrics", "norms")
+
+
 def test_a_combination(capsys: pytest.CaptureFixture[str]) -> None:
     messages = output_of(
         capsys, "list", "methods", "feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)"

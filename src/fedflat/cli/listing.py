@@ -115,7 +115,8 @@ def describe(kind: str, name: str) -> str:
     bare = name.strip().replace("-", "_")
     made = None if bare.isidentifier() else parse(name, one)
     entry = find(bare if made is None else name_of(type(made)), one)
-    parts = [_call(entry) if made is None else repr(made), "", inspect.getdoc(entry.make) or ""]
+    explained = _plain(inspect.getdoc(entry.make) or "")
+    parts = [_call(entry) if made is None else repr(made), "", explained]
     return "\n".join([*parts, "", f"Use: {USE[kind]}"])
 
 

@@ -72,7 +72,7 @@ def explain(text: str) -> str:
         return "\n".join([repr(method), "", method.stack(), *_price(method)])
     entry = find(text, "method")
     signature = entry.signature.replace(return_annotation=inspect.Signature.empty)
-    lines = [f"{entry.name}{signature}", "", inspect.getdoc(entry.make) or ""]
+    lines = [f"{entry.name}{signature}", "", (inspect.getdoc(entry.make) or "").replace("``", "")]
     if not entry.required:
         method = parse(text, "method")
         lines += ["", method.stack(), *_price(method)]
