@@ -43,7 +43,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_run(capsys: pytest.CaptureFixture[str]) -> None:
     """The table on standard output; everything for people on standard error."""
-    assert main(["run", "sam(rho=0.05) + feddyn(alpha=0.1)", *QUICK, "--out", "here"]) == 0
+    words = ["run", "sam(rho=0.05) + feddyn(alpha=0.1)", *QUICK, "--momentum", "0.5"]
+    assert main([*words, "--out", "here"]) == 0
     output, messages = capsys.readouterr()
     heads, _, row, *_ = output.splitlines()
     assert heads.split("  ")[0] == "method"
@@ -54,9 +55,9 @@ def test_one_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert "mean of the evaluations in the last 4 rounds (1 seed)." in output
     assert f"data {ON}, model logistic(), run folder here" in messages
     assert (
-        "client: sam(rho=0.05) -> dual(alpha=0.1, by_size=False); server: dual(alpha=0.1"
-        in messages
-    )
+        "client: sam(rho=0.05) -> dual(alpha=0.1, by_size=False) -> momentum(mu=0.5, keep=False); "
+        "server: dual(alpha=0.1"
+    ) in messages
     assert "sam(rho=0.05) + feddyn(alpha=0.1), seed 0" in messages
     assert "round 4/4" in messages
     assert "Results are in here" in messages

@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from argparse import Namespace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from shlex import quote
@@ -13,6 +14,7 @@ from shutil import get_terminal_size
 from typing import Any
 
 from fedflat.cli.preset_settings import beside, chosen, seeds_of, settings_of, too_short
+from fedflat.composition.method import Method
 from fedflat.data.cache import opened_once
 from fedflat.errors import RunError, SettingError, printable_lines
 from fedflat.execution.profiling.profiled import ProfileOption
@@ -142,12 +144,18 @@ def _replay(path: str | None) -> dict[str, Any]:
 
 
 def _preface(each: list[Experiment], folder: Path) -> list[str]:
-    """A text with the runs to be made, and the pieces of each method in their order."""
-    stacks = {f"  {exp.method}": f"    {exp.method.stack()}" for exp in each}
+    """A text with the runs to be made, and the pieces of each method in their order, with those of
+    the local settings."""
+    stacks = {f"  {exp.method}": f"    {_whole(exp).stack()}" for exp in each}
     return [
         f"data {each[0].on}, model {each[0].model}, run folder {folder}",
         *chain.from_iterable(stacks.items()),
     ]
+
+
+def _whole(exp: Experiment) -> Method:
+    """The method with the pieces of the local settings."""
+    return replace(exp.method, client=exp.pieces())
 
 
 def _stoppable(args: Namespace, folder: Path, work: Any) -> list[Result]:
