@@ -323,11 +323,16 @@ def test_folders_that_are_chosen_for_you(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_ctrl_c_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with a space is quoted, so that the line can be copied."""
+    from fedflat.cli import training
     from fedflat.experiments import train
 
-    def press(*_: object) -> None:
+    def press(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "run_one", press)
+        assert main(["run", "fedavg", *QUICK, "--out", "my run"]) == 130
+    assert capsys.readouterr().err.endswith("\nNothing was written.\nfedflat: stopped.\n")
     with monkeypatch.context() as patched:
         patched.setattr(train.Stopwatch, "progress", press)
         assert main(["run", "fedavg", *QUICK, "--out", "my run"]) == 130

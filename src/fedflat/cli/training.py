@@ -178,6 +178,8 @@ def _stoppable(args: Namespace, folder: Path, work: Any) -> list[Result]:
                 else "No checkpoint"
             )
             print(f"{what} was written. Continue with: {again}", file=sys.stderr)
+        else:
+            print("Nothing was written.", file=sys.stderr)
         raise
 
 

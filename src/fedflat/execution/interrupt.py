@@ -66,7 +66,7 @@ def signals_exit_at_once() -> Iterator[None]:
     line."""
 
     def leave(number: int, frame: FrameType | None) -> None:
-        os.write(2, b"fedflat: stopped.\n")
+        os.write(2, b"fedflat: stopped before it began. Nothing was written.\n")
         os._exit(128 + number)
 
     before = _set({number: leave for number in ALL if _ours() and _usual(number)})
