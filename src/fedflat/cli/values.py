@@ -23,8 +23,9 @@ def whole(text: str) -> int:
     """
     found = re.fullmatch(r"([+-]?[0-9]{1,40})(?:[eE]\+?([0-9]{1,2}))?", text.strip())
     if found is None:
+        hint = ". A run takes one value, `fedflat sweep` several" if "," in text else ""
         raise ArgumentTypeError(
-            f"must be a whole number, such as 100 or 1e3, found {shown(text)}{_several(text)}"
+            f"must be a whole number, such as 100 or 1e3, found {shown(text)}{hint}"
         )
     return int(found[1] + "0" * int(found[2] or 0))
 
@@ -38,11 +39,7 @@ def real(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ArgumentTypeError(f"must be a number, found {shown(text)}{_several(text)}") from None
-
-
-def _several(text: str) -> str:
-    return ". `fedflat sweep` takes several values" if "," in text else ""
+        raise ArgumentTypeError(f"must be a number, found {shown(text)}") from None
 
 
 def scalar(text: str) -> float | str:

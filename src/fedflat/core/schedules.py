@@ -11,8 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 
-from fedflat.errors import SettingError, SpellingError, number, shown
-from fedflat.registry.choices import split_values
+from fedflat.errors import SettingError, SpellingError, number
 from fedflat.registry.specs import TextSpec, parse, register
 
 
@@ -69,15 +68,9 @@ def scalar(
 def schedule_of(name: str, text: str) -> Schedule:
     """The schedule that a text names; ``name`` is the setting that was given the text."""
     try:
-        several = len(split_values(text)) > 1
-        found: Schedule | None = None if several else parse(text, "schedule")
+        found: Schedule = parse(text, "schedule")
     except SpellingError as error:
         raise SpellingError(f"{name} must be a number or a schedule: {error}") from None
-    if found is None:
-        raise SpellingError(
-            f"{name} must be a number or a schedule, found {shown(text)}. A run takes one value; "
-            "`fedflat sweep` takes several."
-        )
     return found
 
 
