@@ -1,4 +1,4 @@
-"""Local work of a client: the number of batches, their order, and plain SGD's pieces."""
+"""Local training of a client: the number of batches, their order, and plain SGD's pieces."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from fedflat.settings.setting import settings_of
 
 @dataclass(frozen=True, kw_only=True)
 class LocalTraining(LocalSettings):
-    """Local work: ``epochs`` over the client's data, or a fixed number of ``steps``."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.pieces(keep=False)
+    """Local training: ``epochs`` over the client's data, or a fixed number of ``steps``."""
 
     def pieces(self, *, keep: bool) -> tuple[Piece, ...]:
-        """Return the pieces for clip, weight decay and momentum that have an effect."""
+        """Return the pieces for clip, weight decay and momentum that have an effect.
+
+        They come after the method's pieces of the same stage.
+        """
         clip = () if self.clip is None else (Clip(self.clip),)
         decay = () if self.weight_decay == 0 else (WeightDecay(self.weight_decay),)
         momentum = () if self.momentum == 0 else (Momentum(self.momentum, keep),)

@@ -98,10 +98,12 @@ class Experiment(RunSettings):
         check_end("run", (self.local, self.topology, *pieces), self.rounds)
 
     def pieces(self) -> tuple[Piece, ...]:
-        """The client's whole stack: the method's pieces, then the local clip, decay and
-        momentum.
+        """The client's whole stack: the method's pieces and those of the local settings, which
+        `LocalTraining.pieces` gives.
 
-        A run setting that adds a client piece adds it here."""
+        `+` sorts both by stage; in a chain the method's pieces come first. A setting of
+        `RunSettings` that adds a client piece adds it here.
+        """
         local = Method(client=self.local.pieces(keep=self.method.pooled), text="the local settings")
         if self.method.chained:
             return replace(self.method, client=self.method.client + local.client).client

@@ -275,13 +275,16 @@ class LocalSettings(PlainFields):
         metavar="LR",
         low=0,
     )
-    weight_decay: Scalar = setting(0.0, "local weight decay", purpose=LOCAL, metavar="W")
-    momentum: Scalar = setting(0.0, "local momentum", purpose=LOCAL, metavar="M")
+    weight_decay: Scalar = setting(0.0, "local weight decay", purpose=LOCAL, metavar="W", low=0)
+    momentum: Scalar = setting(0.0, "local momentum", purpose=LOCAL, metavar="M", low=0, high=1)
     clip: Scalar | None = setting(
         None,
-        "largest norm of a local gradient, before weight decay",
+        "largest norm of the gradient of a local step, after the method's corrections, before "
+        "weight decay",
         purpose=LOCAL,
         metavar="NORM",
+        low=0,
+        open_low=True,
         default_text="no limit",
     )
     virtual: int | None = setting(
@@ -300,7 +303,7 @@ class LocalSettings(PlainFields):
     )
 
     def __post_init__(self) -> None:
-        check("local work", self)
+        check("local training", self)
 
 
 @dataclass(frozen=True, kw_only=True)

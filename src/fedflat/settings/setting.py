@@ -39,6 +39,8 @@ class About:
     label: str = ""
     """Its name in error messages, if it differs from the field's."""
     low: float | None = None
+    open_low: bool = False
+    """True if the value must be above ``low``."""
     high: float = float("inf")
     allowed: tuple[str, ...] = ()
     default_text: str = ""
@@ -163,10 +165,11 @@ def check(owner: str, group: object) -> None:
             continue
         words = about.label or name.replace("_", " ")
         low = float("-inf") if about.low is None else about.low
+        limits: dict[str, Any] = {"low": low, "open_low": about.open_low, "high": about.high}
         if one.kind in ("int", "float"):
-            number(owner, words, value, low=low, high=about.high, whole=one.kind == "int")
-        elif one.kind == "Scalar" and about.low is not None:
-            scalar(owner, words, value, low=low, high=about.high)
+            number(owner, words, value, **limits, whole=one.kind == "int")
+        elif one.kind == "Scalar":
+            scalar(owner, words, value, **limits)
         elif one.kind == "bool":
             flag(owner, words, value)
         elif about.allowed and (isinstance(value, str) or not about.text):
