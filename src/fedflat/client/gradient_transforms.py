@@ -111,7 +111,10 @@ class Momentum(Piece):
 
 @dataclass(frozen=True, repr=False)
 class Only(Piece):
-    """Trains one block only: "classifier" (the last layer) or "features" (all others)."""
+    """Trains one block only: "classifier" (the last layer) or "features" (all others).
+
+    The instruction `FineTune` trains the last layer with it.
+    """
 
     block: str
 

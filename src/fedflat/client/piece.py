@@ -138,7 +138,12 @@ class ClientContext:
 
     @cached_property
     def rng(self) -> torch.Generator:
-        """Random generator of this piece for this client and exchange."""
+        """Random generator of this piece for this client and exchange.
+
+        It depends on (seed, "piece/KEY", round, client), and on the repetition if a chain trains
+        the client again. Both exchanges of a round draw the same numbers. Later steps of an
+        exchange continue the sequence.
+        """
         return torch_generator(
             self.seed, f"piece/{self.key}", *request_seed(self.round, self.client, self.repetition)
         )
@@ -146,7 +151,8 @@ class ClientContext:
     def draw(self, make: Callable[[torch.Generator], Tensor]) -> Tensor:
         """Call ``make`` with the piece's random generator.
 
-        In a stack, call it once per client and stack the results.
+        In a stack, call it once per client and stack the results. Draw in one number
+        type and convert, so that runs in all types use the same numbers.
         """
         return make(self.rng)
 
@@ -306,7 +312,9 @@ class Piece(TextSpec):
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """Return the gradient at ``w``.
 
-        ``grad`` is the gradient function of the pieces inside this one.
+        ``grad`` is the gradient function of the pieces inside this one. Frozen parameters have
+        gradient 0, and their step is set to 0 after all pieces. A piece that adds a vector must add
+        0 there (`Layout.frozen_mask`), or a later clip counts it.
         """
         return grad(w)
 

@@ -22,7 +22,7 @@ class Stage(IntEnum):
     SCALE = 3
     """Scales the aggregated delta: the server's learning rate."""
     CORRECT = 4
-    """Adds a vector to the gradient: prox terms, duals, control variates."""
+    """Adds a vector to the gradient: prox terms, duals, control variates, such as ``g + c - c_k``."""
     LIMIT = 5
     """Bounds the gradient: clipping."""
     DECAY = 6
