@@ -105,10 +105,13 @@ OPTIONS = [
     (("--lr", "decai(0.1, 0.9)"), "unknown schedule 'decai'. Did you mean 'decay'?"),
     (
         ("--lr", "0.01,0.1"),
-        "a schedule. A run takes one value, `fedflat sweep` several. Known: cos",
+        "a schedule. A run takes one value, `fedflat sweep` and `compare` several. Known: cos",
     ),
     (("--weight-decay", "sam"), "weight_decay must be a number or a schedule: 'sam' is a method"),
-    (("--batch-size", "16,32"), "found '16,32'. A run takes one value, `fedflat sweep` several"),
+    (
+        ("--batch-size", "16,32"),
+        "found '16,32'. A run takes one value, `fedflat sweep` and `compare` several",
+    ),
     (("--clip", "0"), "local training: clip must be a number above 0, found 0.0"),
     (("--momentum", "warm"), "unknown schedule 'warm'. Did you mean 'warmup'?"),
     (("--sampler", "unifrom"), "Did you mean 'uniform'?"),

@@ -23,7 +23,9 @@ def whole(text: str) -> int:
     """
     found = re.fullmatch(r"([+-]?[0-9]{1,40})(?:[eE]\+?([0-9]{1,2}))?", text.strip())
     if found is None:
-        hint = ". A run takes one value, `fedflat sweep` several" if "," in text else ""
+        hint = (
+            ". A run takes one value, `fedflat sweep` and `compare` several" if "," in text else ""
+        )
         raise ArgumentTypeError(
             f"must be a whole number, such as 100 or 1e3, found {shown(text)}{hint}"
         )

@@ -30,7 +30,7 @@ def hint_for_text(text: str, names: Iterable[str]) -> str:
     >>> hint_for_text("0,1", [])
     'Write decimals with a point: 0.1. '
     >>> hint_for_text("0.01,0.1", [])
-    'A run takes one value, `fedflat sweep` several. '
+    'A run takes one value, `fedflat sweep` and `compare` several. '
     >>> hint_for_text("fedavg,", [])
     "Leave out the ',': values are separated by spaces. "
     """
@@ -38,7 +38,7 @@ def hint_for_text(text: str, names: Iterable[str]) -> str:
     if re.fullmatch(r"-?\d+,\d+", text):
         return f"Write decimals with a point: {text.replace(',', '.')}. "
     if re.fullmatch(r"[-+.\de]+(,\s*[-+.\de]+)+", text):
-        return "A run takes one value, `fedflat sweep` several. "
+        return "A run takes one value, `fedflat sweep` and `compare` several. "
     if re.fullmatch(r"\w+(\(.*\))?,", text):
         return "Leave out the ',': values are separated by spaces. "
     if re.fullmatch(r"[A-Za-z]\w*([ -]\w+)+", text):
