@@ -158,6 +158,6 @@ def test_ctrl_c_while_it_imports(tmp_path: Path, module: str) -> None:
         errors = process.stderr.read()
     assert process.returncode == 130
     assert [line for line in errors.splitlines() if not line.startswith("import time:")] == [
-        "fedflat: stopped."
+        "fedflat: stopped before it began. Nothing was written."
     ]
     assert not (tmp_path / "run").exists()
