@@ -82,18 +82,8 @@ COLUMNS = {
             "batch_size": 16, "eval_every": 2,
         },
     ),
-    "fmnist": WorkColumn(
-        title="Fashion-MNIST, Dirichlet 0.1, MLP, four trials",
-        rounds=40, window=8, target=70.0,
-        rates=(0.05, 0.1, 0.2, 0.4), half=(0.1, 0.2),
-        settings={
-            "on": "fashion_mnist(lda(0.1, concentration='component', in_turns=True), clients=100)",
-            "model": "mlp(hidden=[200, 200])", "clients_per_round": 10, "local_epochs": 1,
-            "batch_size": 50, "clip": 10.0, "eval_every": 2,
-        },
-    ),
     "fashion": WorkColumn(
-        title="Fashion-MNIST, Dirichlet 0.1, MLP, eight trials",
+        title="Fashion-MNIST, Dirichlet 0.1, MLP",
         rounds=40, window=8, target=70.0,
         rates=(0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4), half=(0.05, 0.1, 0.2, 0.4),
         settings={
