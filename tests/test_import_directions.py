@@ -393,6 +393,7 @@ LIGHT = [
     ["list", "presets", "fedgloss"],
     ["data", "list"],
     ["report", "run"],
+    ["table", "run"],
     ["reproduce", "table", "--table", "--quiet"],
 ]
 """Commands that read or list and train nothing."""

@@ -36,6 +36,24 @@ def test_lists_without_torch(kind: str) -> None:
     assert done.stdout.splitlines()[-1] == "False"
 
 
+@pytest.mark.parametrize("word", ["list", "report", "table"])
+def test_a_command_imports_no_other_command(word: str) -> None:
+    """Nor the settings of runs, of which these commands have no options."""
+    code = (
+        f"import sys\nfrom fedflat.cli import main\ntry: main(['{word}', '--help'])\n"
+        "except SystemExit: pass\n"
+        "print(*sorted(n for n in sys.modules if n.startswith(('fedflat.cli.verbs.', 'fedflat.settings.'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"fedflat.cli.verbs.{word}"
+
+
+def test_kinds_are_listed_without_making_presets() -> None:
+    code = "import sys; from fedflat.cli import main; main(['list']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "fedflat.papers.presets.eccv22" not in done.stdout.splitlines()[-1].split()
+
+
 def test_importing_a_name_brings_what_it_needs() -> None:
     """But not scikit-learn: its digits are read from its file, which is faster than importing
     it."""

@@ -36,7 +36,7 @@ def with_file(words: Sequence[str], args: argparse.Namespace) -> Sequence[str]:
     """The words of a command line, with an experiment file replaced by what is in it."""
     found = getattr(args, "methods", None) or [getattr(args, "method", None)]
     files = [word for word in found if word is not None and word.lower().endswith(SUFFIX)]
-    if not files or not getattr(args.verb, "TAKES_FILE", False):
+    if not files:
         return words
     if len(found) > 1:
         raise SettingError(

@@ -65,12 +65,12 @@ def kinds() -> str:
     """All kinds, with the number of their items and an example."""
     lines = list_kinds() if has_plugins() else stored("kinds")
     foot = "`fedflat list KIND` lists the items, `fedflat list KIND NAME` describes one."
-    return "\n".join([lines, _kind_line("presets"), "", foot])
+    return "\n".join([lines, "", foot])
 
 
 def list_kinds() -> str:
-    """A line for each kind in the registry, and for commands."""
-    return "\n".join(_kind_line(kind) for kind in USE if kind != "presets")
+    """A line for each kind in the registry, for commands and for presets."""
+    return "\n".join(map(_kind_line, USE))
 
 
 def _kind_line(kind: str) -> str:
@@ -79,7 +79,7 @@ def _kind_line(kind: str) -> str:
 
 def _count(kind: str) -> int:
     if kind == "presets":
-        return len(list(every()))
+        return len(every())
     return len(_commands()) if kind == "commands" else len(_entries(kind))
 
 

@@ -7,12 +7,10 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from fedflat.cli.experiment_file import with_file
 from fedflat.cli.parser import build
 from fedflat.errors import FedflatError, printable
 from fedflat.execution.interrupt import signals_as_ctrl_c, signals_exit_at_once, status_of
 from fedflat.experiments.output_streams import readers_may_leave
-from fedflat.registry.plugins import load_plugin
 
 
 @readers_may_leave()
@@ -65,13 +63,19 @@ def _run_command(words: Sequence[str] | None) -> int:
             words = sys.argv[1:] if words is None else words
             words = words or ["--help"]
             args = build(words).read(words)
-            if (expanded := with_file(words, args)) != words:
-                words, args = expanded, build(expanded).read(expanded)
+            if getattr(args.verb, "TAKES_FILE", False):
+                from fedflat.cli.experiment_file import with_file
+
+                if (expanded := with_file(words, args)) != words:
+                    words, args = expanded, build(expanded).read(expanded)
             args.words = list(words)
             for module in getattr(args.verb, "LOADS", ()):
                 import_module(module)
-            for plugin in getattr(args, "plugin", None) or ():
-                load_plugin(plugin)
+            if plugins := getattr(args, "plugin", None):
+                from fedflat.registry.plugins import load_plugin
+
+                for plugin in plugins:
+                    load_plugin(plugin)
             if getattr(args, "data_dir", None):
                 from fedflat.data.files.paths import set_data_dir
 

@@ -13,8 +13,6 @@ from typing import Any, NoReturn, Protocol
 
 from fedflat.cli import verbs
 from fedflat.errors import SettingError, nearest
-from fedflat.registry.plugins import load_plugin
-from fedflat.registry.specs import registered
 from fedflat.version import __version__
 
 EXAMPLES = """examples:
@@ -138,17 +136,21 @@ def _instead(option: str, known: Sequence[str]) -> str:
 
 
 def build(words: Sequence[str] = ()) -> Parser:
-    """The parser of the command line ``words``.
+    """The parser of the command line ``words``; without words, of all commands.
 
+    The other commands are built only as far as this command line needs them: none if the first word
+    is a command, and without their arguments if ``words`` do not name them, as in ``--help``.
     Plugins are loaded only if the first word is not a command of fedflat, since they may import
     heavy libraries.
     """
     top = Parser("fedflat", description="Federated learning that generalises.", epilog=EXAMPLES)
     top.add_argument("--version", action="version", version=f"fedflat {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, verb in builtin().items():
-        parser = commands.add_parser(name, help=verb.HELP, aliases=getattr(verb, "ALIASES", ()))
-        _add(parser, verb)
+    for name, verb in builtin(words[0] if words else None).items():
+        aliases = getattr(verb, "ALIASES", ())
+        parser = commands.add_parser(name, help=verb.HELP, aliases=aliases)
+        if not words or not {name, *aliases}.isdisjoint(words):
+            _add(parser, verb)
     if words and not words[0].startswith("-") and words[0] not in commands.choices:
         for name, (summary, command) in from_plugins(words).items():
             if name in commands.choices:
@@ -160,15 +162,19 @@ def build(words: Sequence[str] = ()) -> Parser:
     return top
 
 
-def builtin() -> dict[str, Any]:
-    """The commands of fedflat: the modules in `verbs`, by name."""
+def builtin(only: str | None = None) -> dict[str, Any]:
+    """The commands of fedflat: the modules in `verbs`, by name; ``only`` one if it is a command."""
     names = [module.name for module in iter_modules(verbs.__path__)]
+    names = [only] if only in names else names
     return {name: import_module(f"{verbs.__name__}.{name}") for name in names}
 
 
 def from_plugins(words: Sequence[str] = ()) -> dict[str, tuple[str, Command]]:
     """The summaries and the commands of installed plugins and of those that ``words`` name, by
     name."""
+    from fedflat.registry.plugins import load_plugin
+    from fedflat.registry.specs import registered
+
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     early.add_argument("--plugin", action="append", default=[])
     try:

@@ -10,7 +10,7 @@ from shlex import quote
 from textwrap import fill
 
 from fedflat.papers.measures import FLATNESS, OF_CLIENTS, reference
-from fedflat.papers.presets import PAPERS, Preset, every, matching
+from fedflat.papers.presets import PAPERS, Preset, matching, of_paper
 from fedflat.papers.presets.table_counts import COUNTS, TableCount
 from fedflat.settings.setting import as_option
 
@@ -40,7 +40,7 @@ def overview(papers: Sequence[str] = PAPERS) -> str:
             f"{name}: {title}",
             fill(source, WIDTH, initial_indent="  ", subsequent_indent="  "),
         ]
-        groups = _grouped([preset for preset in every() if _paper(preset) == name], _group)
+        groups = _grouped(of_paper(name), _group)
         for group in groups.values():
             first, *others = {preset.on: _setting(preset) for preset in reversed(group)}.values()
             lines += [
@@ -57,7 +57,7 @@ def overview(papers: Sequence[str] = PAPERS) -> str:
 
 def counts(name: str, *, tables: bool) -> list[str]:
     """How many numbers a paper's tables print, and how many of them can be run; by table or all."""
-    own = [preset for preset in every() if _paper(preset) == name]
+    own = of_paper(name)
     found = COUNTS.get(name, ())
     lines = []
     if found:
@@ -75,7 +75,7 @@ def total() -> str:
     """How many numbers all tables print, and how many of them can be run."""
     sums = [0, 0, 0]
     for name, found in COUNTS.items():
-        own = [preset for preset in every() if _paper(preset) == name]
+        own = of_paper(name)
         printed, left = sum(one.printed for one in found), sum(one.left_out(own) for one in found)
         sums = [a + b for a, b in zip(sums, (printed, printed - left, left), strict=True)]
     return "all papers: {:,} numbers in tables, {:,} can be run, {:,} left out".format(*sums)

@@ -19,12 +19,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from shlex import quote
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from fedflat.errors import FedflatError, SettingError, shown
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 GROUP = "fedflat.plugins"
 MAINS = ("__main__", "__mp_main__")
@@ -130,7 +134,7 @@ def plugin_words() -> str:
 @cache
 def load_installed() -> None:
     """Load the entry points of installed packages. One that fails causes a warning only."""
-    for entry in metadata.entry_points(group=GROUP):
+    for entry in _entry_points():
         if entry.dist is not None:
             _INSTALLED[entry.module.partition(".")[0]] = Plugin(
                 entry.dist.name, version=entry.dist.version
@@ -147,7 +151,14 @@ def load_installed() -> None:
 
 def any_installed() -> bool:
     """True if an installed package has an entry point for fedflat."""
-    return bool(metadata.entry_points(group=GROUP))
+    return bool(_entry_points())
+
+
+def _entry_points() -> EntryPoints:
+    """Those of installed packages; searching them takes long, so only what needs plugins does."""
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
 
 
 def registering_module(make: object) -> str:
@@ -204,8 +215,10 @@ def plugin_of(module: str) -> Plugin | None:
     if module in MAINS or file is None:
         return Plugin(HAND_MADE, place=file)
     if top in _distributions():
+        from importlib.metadata import version
+
         name = _distributions()[top][0]
-        return Plugin(name, version=metadata.version(name))
+        return Plugin(name, version=version(name))
     package = getattr(sys.modules.get(top), "__file__", None)
     if package is None or not hasattr(sys.modules[top], "__path__"):
         return Plugin(Path(file).name, digest=_digest(Path(file).read_bytes()), place=file)
@@ -219,7 +232,9 @@ def plugin_of(module: str) -> Plugin | None:
 
 @cache
 def _distributions() -> dict[str, list[str]]:
-    return dict(metadata.packages_distributions())
+    from importlib.metadata import packages_distributions
+
+    return dict(packages_distributions())
 
 
 def _digest(content: bytes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fedflat.cli.options import Options, experiment_options
+from fedflat.cli.run_options import Options, experiment_options
 
 HELP = "run several methods and print a table of their results"
 LOADS = ("fedflat.cli.training",)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from fedflat.cli.options import Options, data_dir_option, experiment_options, quiet_option
+from fedflat.cli.options import data_dir_option, quiet_option
+from fedflat.cli.run_options import Options, experiment_options
 from fedflat.cli.values import path, real, whole
 
 HELP = "a federation over a network: init, serve, join, status"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fedflat.cli.options import Options, experiment_options
+from fedflat.cli.run_options import Options, experiment_options
 
 HELP = "write a commented experiment file (TOML) for run and compare"
 LOADS = ("fedflat.cli.experiment_file",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fedflat.cli.options import Options, training_options
+from fedflat.cli.run_options import Options, training_options
 from fedflat.cli.values import path, whole
 from fedflat.settings.setting import EXECUTION
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fedflat.cli.options import Options, experiment_options
+from fedflat.cli.run_options import Options, experiment_options
 
 HELP = "run one method"
 LOADS = ("fedflat.cli.training",)

@@ -26,7 +26,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -385,6 +384,8 @@ def same_version(folder: Path, version: str) -> None:
 
 def machine() -> dict[str, str | int | None]:
     """The machine and the versions that compute the numbers."""
+    from importlib import metadata  # slow to import, and tables do not need it
+
     return {
         "python": platform.python_version(),
         "torch": metadata.version("torch"),

@@ -46,15 +46,24 @@ PAPERS = (
 FURTHER = {"eccv22": ("eccv22_more",), "fedgloss": ("fedgloss_more",)}
 """Modules with more tables of a paper."""
 
-__all__ = ["PAPERS", "Preset", "every", "find", "matching"]
+__all__ = ["PAPERS", "Preset", "every", "find", "matching", "of_paper"]
 
 
 @cache
 def every() -> tuple[Preset, ...]:
     """Return all presets, by paper and column."""
+    return tuple(preset for paper in PAPERS for preset in of_paper(paper))
+
+
+@cache
+def of_paper(paper: str) -> tuple[Preset, ...]:
+    """Return the presets of one of the `PAPERS`, by column.
+
+    >>> of_paper("man")[0].name
+    'man/cifar100-delta0.3-fedavg'
+    """
     return tuple(
         preset
-        for paper in PAPERS
         for module in (paper, *FURTHER.get(paper, ()))
         for preset in import_module(f"fedflat.papers.presets.{module}").presets()
     )
