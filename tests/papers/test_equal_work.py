@@ -126,3 +126,15 @@ def test_wrong_use_is_refused(
 ) -> None:
     assert main(["reproduce", NAME, *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_list_has_the_selected_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    def listed(*words: str) -> list[str]:
+        assert main(["reproduce", NAME, "--list", *words]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        return [line.split()[0] for line in lines if line.startswith("  ")]
+
+    assert listed() == [cell.name for cell in cells()]
+    assert listed("--cells", "digits-{fedsam,fedavg}") == ["digits-fedavg", "digits-fedsam"]
+    assert main(["reproduce", NAME, "--list", "--cells", "digits-fedsan"]) == 2
+    assert "no cell of flat/equal-gradients matches 'digits-fedsan'" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from fedflat.errors import SettingError
-from fedflat.papers.equal_work.grid import COLUMNS, NAME, listing, matching_cells
+from fedflat.papers.equal_work.grid import COLUMNS, NAME, cells, listing, matching_cells
 
 OPTIONS = ("add_average", "flatness", "target", "seeds", "rounds", "share", "stretch", "examples")
 """Options of `reproduce` that would make another table of it."""
@@ -23,7 +23,7 @@ def equal_work(args: Namespace) -> int:
             f"reproduce: {NAME} has fixed seeds, rounds and measures. Leave out {', '.join(given)}."
         )
     if args.list:
-        print(listing())
+        print(listing(matching_cells(args.cells) if args.cells else cells()))
         return 0
     folder = Path(args.out or "runs/reproduce-flat-equal-gradients")
     if args.table:
@@ -40,7 +40,7 @@ def _run(args: Namespace, folder: Path) -> int:
             f"reproduce: name cells of {NAME}, such as --cells '{next(iter(COLUMNS))}-*', or "
             "--cells '*' for all; --list lists them."
         )
-    cells = matching_cells(args.cells)
+    selected = matching_cells(args.cells)
     from fedflat.papers.equal_work.cell_run import run_cell
     from fedflat.papers.reproduce.plan import alone
 
@@ -53,7 +53,7 @@ def _run(args: Namespace, folder: Path) -> int:
             print(text, file=sys.stderr, flush=True)
 
     try:
-        for cell in cells:
+        for cell in selected:
             with alone(folder / cell.name):
                 path = run_cell(cell, folder, print_line, args.checkpoint_every)
             print(path, flush=True)

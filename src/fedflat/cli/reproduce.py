@@ -16,6 +16,7 @@ from fedflat.papers.reproduce.selection import Table, cells_of, find_table, with
 from fedflat.registry.plugins import plugin_words
 
 if TYPE_CHECKING:
+    from fedflat.papers.reproduce.cells import TableCell
     from fedflat.papers.reproduce.plan import TablePlan
 
 EQUAL_WORK = "flat/equal-gradients"
@@ -44,17 +45,19 @@ def reproduce(args: Namespace) -> int:
             "the folder."
         )
     if here is None and args.list:
-        print(listing(find_table(args.what)))
+        table = find_table(args.what)
+        selected = table.matching_cells(args.cells) if args.cells else table.cells
+        print(listing(table, _with_additions(selected, args)))
         return 0
     return _run(args, None if here is None else Path(here))
 
 
-def listing(table: Table) -> str:
-    """The cells of a table, one per line."""
-    width = max(len(cell.name) for cell in table.cells)
+def listing(table: Table, cells: Sequence[TableCell]) -> str:
+    """Cells of a table, one per line."""
+    width = max(len(cell.name) for cell in cells)
     lines = [
         f"{cell.name:<{width}}  {cell.figure:>13}  {cell.rounds:>6,} rounds  {cell.arguments['method']}"
-        for cell in table.cells
+        for cell in cells
     ]
     return "\n".join([f"{table.title}: numbers of {table.source}", *lines, "", FOOT])
 
@@ -124,28 +127,30 @@ def _planned(args: Namespace, here: Path | None, folder: Path) -> TablePlan:
             if (folder / FILE).exists()
             else new_plan(folder, table.title, table.source)
         )
-        cells = list(cells_of(table, args.cells))
-        cells += [
-            cell.with_average(average) for average in args.add_average or [] for cell in cells
-        ]
-        scored = [cell for cell in cells if not (cell.needs_target or cell.needs_curvature)]
-        if not scored and (args.flatness or args.target):
-            option = "--flatness" if args.flatness else "--target"
-            raise SettingError(
-                f"reproduce: {option} adds to cells that report a score, and none of the selected "
-                f"cells does: {cells[0].name} reports {cells[0].measure}. Select the score's cell "
-                f"too, or leave {option} out."
-            )
-        cells += [
-            one.with_flatness(word, args.set) for word in args.flatness or [] for one in scored
-        ]
-        cells += [one.with_target(goal) for goal in args.target or [] for one in scored]
+        cells = _with_additions(cells_of(table, args.cells), args)
         plan = plan.added(with_references(cells, table), how_far, typed)
     for job in plan.jobs:
         if not (folder / job.folder / "run.json").exists():
             prepare(job.experiment)
     plan.write()
     return plan
+
+
+def _with_additions(selected: Sequence[TableCell], args: Namespace) -> list[TableCell]:
+    """The selected cells, and those that ``--add-average``, ``--flatness`` and ``--target`` add."""
+    cells = list(selected)
+    cells += [cell.with_average(average) for average in args.add_average or [] for cell in cells]
+    scored = [cell for cell in cells if not (cell.needs_target or cell.needs_curvature)]
+    if not scored and (args.flatness or args.target):
+        option = "--flatness" if args.flatness else "--target"
+        raise SettingError(
+            f"reproduce: {option} adds to cells that report a score, and none of the selected "
+            f"cells does: {cells[0].name} reports {cells[0].measure}. Select the score's cell "
+            f"too, or leave {option} out."
+        )
+    cells += [one.with_flatness(word, args.set) for word in args.flatness or [] for one in scored]
+    cells += [one.with_target(goal) for goal in args.target or [] for one in scored]
+    return cells
 
 
 def _work(plan: TablePlan, args: Namespace) -> bool:

@@ -15,8 +15,10 @@ import pytest
 
 from experiments.small import FEDFLAT, alive, children, final, rows, timeless, wait_for
 from fedflat.cli import main
+from fedflat.errors import SpellingError
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.papers.reproduce.plan import open_plan
+from fedflat.papers.reproduce.selection import cells_of, find_table
 
 ROUNDS = 300
 SETTINGS: dict[str, Any] = {
@@ -292,3 +294,38 @@ def test_a_folder_with_something_else_is_left_alone(
 def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert reproduce("man/table5", "--list") == 0
     assert "man/cifar10-delta0.3-fedavg-man" in capsys.readouterr().out
+
+
+def listed(output: str) -> list[str]:
+    """The names between the title and the foot."""
+    return [line.split()[0] for line in output.splitlines()[1:-2]]
+
+
+@pytest.mark.parametrize("pattern", ["cifar10-cnn-alpha0-*repo*", "*-fedsam,*-{fedavg,feddyn}"])
+def test_the_list_has_the_cells_that_a_run_would_select(
+    pattern: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = find_table("fedgloss/table3")
+    assert reproduce("fedgloss/table3", "--list") == 0
+    assert listed(capsys.readouterr().out) == [cell.name for cell in table.cells]
+    assert reproduce("fedgloss/table3", "--list", "--cells", pattern) == 0
+    selected = [cell.name for cell in cells_of(table, [pattern])]
+    assert listed(capsys.readouterr().out) == selected
+    assert 0 < len(selected) < len(table.cells)
+
+
+def test_a_list_of_no_cells_is_refused_as_a_run_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert reproduce("fedgloss/table3", "--list", "--cells", "*-fedavg", "*-fedsan") == 2
+    with pytest.raises(SpellingError) as refused:
+        cells_of(find_table("fedgloss/table3"), ["*-fedavg", "*-fedsan"])
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert str(refused.value) in shown.err
+
+
+def test_the_list_has_the_cells_that_options_add(capsys: pytest.CaptureFixture[str]) -> None:
+    more = ("--add-average", "swa()", "--flatness", "lambda_1", "--target", "50")
+    assert reproduce("toy", "--list", "--cells", "fedavg", *more) == 0
+    both = ["toy/fedavg", "toy/fedavg+swa"]
+    added = [f"{name}@{word}" for word in ("lambda_1", "50") for name in both]
+    assert listed(capsys.readouterr().out) == [*both, *added]

@@ -9,7 +9,7 @@ method has a schedule over the rounds, so a curve up to a round is that of a run
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -220,17 +220,19 @@ def matching_cells(patterns: list[str]) -> list[Cell]:
     return [cell for cell in cells() if cell.name in selected]
 
 
-def listing() -> str:
-    """The grid and the budgets, for printing before anything is run."""
+def listing(selected: Collection[Cell]) -> str:
+    """The cells by column, with the grid and the budgets, for printing before anything is run."""
     lines = [
         f"{NAME}: equally many trials for each method with seed {TRIAL_SEED}, chosen by a validation "
         f"set of {VALIDATION_SHARE:.0%} of each client's examples; then seeds "
         f"{', '.join(map(str, SEEDS))}. Readings: rounds of equal gradients / bytes / rounds.",
     ]
     for name, column in COLUMNS.items():
+        own = [cell for cell in selected if cell.column_name == name]
+        if not own:
+            continue
         trials = f"{len(column.rates)} trials"
         lines += ["", f"{name}: {column.title}, {trials}, target {column.target:g} %"]
-        own = [Cell(name, row) for row in METHODS]
         wide = max(len(cell.name) for cell in own)
         for cell in own:
             rounds = " / ".join(map(str, cell.readings.values()))
