@@ -25,11 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="fedgloss/table3, a preset or a pattern, mine.toml, or toy",
     )
     add = parser.add_argument_group("cells").add_argument
-    add(
-        "--list",
-        action="store_true",
-        help="list the selected cells, by default all, and run nothing",
-    )
+    add("--list", action="store_true", help="list the selected cells and run nothing")
     add(
         "--cells",
         nargs="+",
