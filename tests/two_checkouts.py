@@ -122,6 +122,19 @@ def experiments(methods: list[str]) -> Iterator[tuple[str, Callable[[Path], obje
         yield f"two workers {method}", _run(method, executor="workers", workers=2)
         yield f"stacked {method}", _run(method, executor="stacked", clients_per_round=8)
         yield f"left to us {method}", _run(method, clients_per_round=8)
+    equal = {
+        "on": "synthetic(clients=40, examples=20, features=16)",
+        "model": "mlp([12])",
+        "rounds": 24,  # a stack is traced after some rounds
+        "clients_per_round": 20,
+        "eval_every": 4,
+    }
+    for method in ("fedavg", "feddyn(alpha=0.1) + sam(rho=0.05)", "scaffold", "fedavg + mixup()"):
+        for size in (8, 32):
+            settings = {**equal, "executor": "stacked", "batch_size": size}
+            yield f"stacked, equal, batches of {size} {method}", _run(method, **settings)
+        two = _run(method, **equal, executor="stacked", workers=2)
+        yield f"stacked in two processes {method}", two
     for method in (
         "fedseq(groups=4, passes=2)",
         "fedasyncseq(groups=4, R=2)",

@@ -17,6 +17,7 @@ from fedflat.client.batch_transforms import Cutout, Mixup
 from fedflat.client.learner import Learner
 from fedflat.client.local import LocalTraining
 from fedflat.client.loss_terms import Man
+from fedflat.client.request_columns import RequestColumns
 from fedflat.client.stacked_gradients import StackedGradients, footprint, unstackable
 from fedflat.client.stacked_training import StackContext, run_stack, signature
 from fedflat.client.training import ClientJob, Request, run_client
@@ -213,15 +214,15 @@ def test_a_request_to_many_is_the_requests_to_each(
         what, (), LocalTraining(batch_size=batch_size, epochs=2, lr=0.1, momentum=0.5), seed=7
     )
     data, start = images(augment, sets), what.initial()
-    requests = [
-        Request(client, Broadcast(3, start.params, start.buffers, 0.1), {}) for client in (4, 0, 9)
-    ]
+    broadcast = Broadcast(3, start.params, start.buffers, 0.1)
+    requests = RequestColumns(broadcast, (4, 0, 9), ("a", "b", "c"))
     reply_batch, state = run_stack(job, StackedGradients(what), requests, data)
     assert state == {}
     for request, own, found in zip(requests, data, reply_batch, strict=True):
         reply, _ = run_client(job, request, own)
-        assert (found.client, found.examples, found.samples, found.steps) == (
+        assert (found.client, found.request, found.examples, found.samples, found.steps) == (
             request.client,
+            request.id,
             5,
             10,
             reply.steps,

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fedflat.client.stacked_gradients import footprint
-from fedflat.client.training import ClientJob
+from fedflat.client.training import ClientJob, Request
 from fedflat.core.messages import ReplyBatch
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
@@ -42,19 +42,15 @@ class Recorded:
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
         pool = StackedPool(job, fed, self.capacity)
-        collect = pool.collect
+        run = pool.run
 
-        def collecting() -> Sequence[PoolOutcome]:
-            found = collect()
-            self.sizes += [len(one.clients) for one in found if isinstance(one, ReplyBatch)]
-            self.sizes += [
-                len(one[0].clients)
-                for one in found
-                if isinstance(one, tuple) and isinstance(one[0], ReplyBatch)
-            ]
-            return found
+        def running(requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+            for outcome in run(requests):
+                if isinstance(outcome, tuple) and isinstance(outcome[0], ReplyBatch):
+                    self.sizes.append(len(outcome[0].clients))
+                yield outcome
 
-        pool.collect = collecting  # type: ignore[method-assign]
+        pool.run = running  # type: ignore[method-assign]
         yield pool
 
 

@@ -34,7 +34,7 @@ MODULES = {
     "client": "evaluate learner local traced_gradients training",
     "core": "flat instruction messages seeds",
     "data": "batch examples federation",
-    "execution": "client_pool client_states in_process interrupt scheduler",
+    "execution": "client_pool client_states in_process interrupt request_batch scheduler",
     "experiments": "evaluator progress reported_models run_folder/run_folder train",
     "server": "client_selection exchange ledger piece replies",
     "tasks": "classification task",

@@ -29,6 +29,8 @@ from fedflat.errors import FedflatError, NotFinite, SettingError
 from fedflat.execution import stacked_pool
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
+from fedflat.execution.request_batch import RequestBatch
+from fedflat.execution.scheduler import run_requests
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment
 from fedflat.experiments.prepare import prepare
@@ -38,7 +40,6 @@ from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
 from fedflat.server.client_selection import ClientSampler
-from fedflat.server.exchange import RequestBatch
 from test_every_method import EVERY, Costs, experiment, method_of
 
 STACKED = [text for text in EVERY if all(piece.stackable for piece in method_of(text).client)]
@@ -209,6 +210,62 @@ def test_stacks_come_in_the_order_of_their_first_requests(monkeypatch: pytest.Mo
     monkeypatch.setattr(stacked_pool, "ROOM", 2 * batched.footprint(prepare(exp).job.learner, 4))
     assert [clients for clients, _ in stacks_of(exp, [0, 2, 4, 1, 3])] == [[0], [2, 4], [1, 3]]
     assert [clients for clients, _ in stacks_of(exp, [2, 3, 1, 4, 0])] == [[2], [3, 1], [4], [0]]
+
+
+def requests_to(cohort: Sequence[int], *, with_state: Sequence[int] = ()) -> RequestBatch:
+    """Requests of FedDyn; some clients have a state."""
+    start = prepare(four_of_five("feddyn")).job.learner.initial()
+    states = ClientStates()
+    for client in with_state:
+        states.stage(client, {"dual": {"sigma": torch.full_like(start.params, 0.01 * client)}})
+    broadcasts = dict.fromkeys(cohort, Broadcast(0, start.params, start.buffers, 0.1))
+    return RequestBatch(broadcasts, cohort, states)
+
+
+@pytest.mark.parametrize("clients", [None, 2])
+@pytest.mark.parametrize(
+    "requests",
+    [
+        requests_to([0, 1, 3]),
+        requests_to([0, 1, 3], with_state=[0, 1, 3]),
+        requests_to([0, 1, 3], with_state=[1, 3]),
+        requests_to([3, 0, 2, 4, 1], with_state=[2]),
+        requests_to([0, 1, 2, 4, 3]),
+    ],
+)
+def test_a_cohort_forms_the_stacks_of_its_single_requests(
+    requests: RequestBatch, clients: int | None
+) -> None:
+    setup = prepare(four_of_five("feddyn"))
+    with Stacked(clients=clients).open(setup.job, setup.fed, setup.source) as pool:
+        expected = list(run_requests(pool, list(requests)))
+        found = list(pool.run(requests))
+    assert len(found) == len(expected)
+    for (reply, state), (single, kept) in zip(found, expected, strict=True):
+        assert vars(reply).keys() == vars(single).keys()
+        exact = {"rtol": 0.0, "atol": 0.0}
+        alike(vars(single) | {"clients": 0}, vars(reply) | {"clients": 0}, exact)
+        assert clients_of_reply(reply) == clients_of_reply(single)
+        alike(kept, state, exact)
+
+
+def clients_of_reply(reply: Any) -> list[int]:
+    return list(reply.clients) if isinstance(reply, ReplyBatch) else [reply.client]
+
+
+def test_a_cohort_of_equal_clients_needs_no_single_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def single(*args: Any) -> Any:
+        raise AssertionError("a single request was made")
+
+    monkeypatch.setattr(RequestBatch, "_request", single)
+    setup = prepare(four_of_five("feddyn"))
+    with Stacked(clients=2).open(setup.job, setup.fed, setup.source) as pool:
+        replies = [reply for reply, _ in pool.run(requests_to([0, 1, 3], with_state=[0, 1]))]
+        with pytest.raises(AssertionError, match="a single request was made"):
+            list(pool.run(requests_to([0, 2])))
+    assert [clients_of_reply(reply) for reply in replies] == [[0, 1], [3]]
 
 
 def test_two_broadcasts_are_two_stacks() -> None:

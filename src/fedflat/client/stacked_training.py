@@ -19,6 +19,7 @@ from fedflat.client.evaluate import headline
 from fedflat.client.full_gradient import batched_gradient
 from fedflat.client.learner import Terms
 from fedflat.client.piece import ClientContext, ClientState, Piece, Term
+from fedflat.client.request_columns import RequestColumns
 from fedflat.client.stacked_gradients import StackedGradients, StackOracle
 from fedflat.client.training import (
     ClientJob,
@@ -77,10 +78,21 @@ def signature(job: ClientJob, request: Request, data: ClientData) -> Any:
     return *same, shapes, *map(len, batches)
 
 
+def alike(job: ClientJob, requests: RequestColumns, data: Sequence[ClientData]) -> bool:
+    """Whether all of these clients can share a stack: they have the same `signature`."""
+    if not requests.broadcast.instruction.stackable:
+        return len(requests) == 1
+    if len({one.size for one in data}) > 1:
+        return False
+    if requests.states is None and job.local.orders is None and job.learner.task.trains_on_all:
+        return True
+    return len({signature(job, *one) for one in zip(requests, data, strict=True)}) == 1
+
+
 def run_stack(
     job: ClientJob,
     batched: StackedGradients,
-    requests: Sequence[Request],
+    requests: RequestColumns,
     data: Sequence[ClientData],
 ) -> tuple[ReplyBatch, ClientState]:
     """Carry out the broadcast's instruction on all clients.
@@ -88,9 +100,9 @@ def run_stack(
     The replies and new states have a row per client.
     """
     reply_batch, state = Stack(
-        requests[0].broadcast.instruction.job(job), batched, requests, data
+        requests.broadcast.instruction.job(job), batched, requests, data
     ).run()
-    return replace(reply_batch, requests=[request.id for request in requests]), state
+    return replace(reply_batch, requests=requests.ids), state
 
 
 class Stack:
@@ -100,18 +112,15 @@ class Stack:
         self,
         job: ClientJob,
         batched: StackedGradients,
-        requests: Sequence[Request],
+        requests: RequestColumns,
         data: Sequence[ClientData],
     ) -> None:
         self.job, self.batched, self.requests = job, batched, requests
-        self.data = [
-            job.client_data(request.client, held)
-            for request, held in zip(requests, data, strict=True)
-        ]
-        self.broadcast = requests[0].broadcast
+        self.clients = tuple(requests.clients)
+        self.data = list(map(job.client_data, self.clients, data))
+        self.broadcast = requests.broadcast
         self.count = len(requests)
         self.examples = len(data[0])
-        self.clients = tuple(request.client for request in requests)
         self.sent = self.broadcast.params.expand(self.count, -1)
         self.buffers = self.broadcast.buffers.expand(self.count, -1)
 
@@ -170,7 +179,7 @@ class Stack:
 
     @cached_property
     def _state(self) -> ClientState:
-        states = [request.state for request in self.requests]
+        states = self.requests.states or [{}]
         return {
             key: {name: torch.stack([state[key][name] for state in states]) for name in named}
             for key, named in states[0].items()

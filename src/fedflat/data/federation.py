@@ -229,9 +229,16 @@ class PartitionedFederation(Federation):
         return [len(part) for part in self.parts]
 
     def data(self, client: int) -> ClientData:
-        return ClientData(
-            self.train, self.parts[client], None if self.held_out is None else self.held_out[client]
-        )
+        data = self._data.get(client)
+        if data is None:
+            held_out = None if self.held_out is None else self.held_out[client]
+            data = self._data[client] = ClientData(self.train, self.parts[client], held_out)
+        return data
+
+    @cached_property
+    def _data(self) -> dict[int, ClientData]:
+        """The data of clients that were asked for."""
+        return {}
 
     def skew(self) -> Skew:
         counts = [

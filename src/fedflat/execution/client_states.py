@@ -28,6 +28,8 @@ from fedflat.files import pack
 FILE = "clients.bin"
 """The file of client states in a run's checkpoint folder."""
 
+AVERAGE = "average:"
+"""Prefix of the keys under which averages keep their own state of a client."""
 Table = dict[str, Tensor]
 """Where the state of each client is in the file, and its digest: a row for each client."""
 
@@ -90,6 +92,11 @@ class ClientStates:
         """Accept the replies of ``clients`` to ``requests`` at the next `commit`."""
         if self._kept_by_clients:
             self.ids.stage(requests, clients)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no state is stored here."""
+        return not self._kept and not self._staged
 
     def __contains__(self, client: int) -> bool:
         """Whether ``client`` has a state."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
+from fedflat.client.request_columns import RequestColumns
 from fedflat.client.stacked_gradients import StackedGradients, footprint
-from fedflat.client.stacked_training import run_stack, signature
+from fedflat.client.stacked_training import alike, run_stack, signature
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.core.failures import ClientFailure
 from fedflat.data.examples import ClientData
@@ -16,6 +17,7 @@ from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
 from fedflat.execution.client_pool import ClientPool, PoolOutcome
 from fedflat.execution.devices import free_memory
+from fedflat.execution.request_batch import columns_of
 from fedflat.text_table import size
 
 ROOM = 32 * 2**20
@@ -65,6 +67,32 @@ class StackedPool(ClientPool):
     def capacity(self) -> int:
         return self._capacity
 
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        """Yield the outcomes of all requests.
+
+        As long as the next requests can share a stack, they stay together and no single requests
+        are made. The stacks are those that `submit` forms.
+        """
+        self.begin()
+        while requests:
+            columns = columns_of(requests[: self.capacity])
+            data = self._data(columns, len(requests))
+            if data is None:
+                yield from super().run(requests)
+                return
+            yield from self._run_group(columns, data)
+            requests = requests[len(columns) :]
+
+    def _data(self, requests: RequestColumns, left: int) -> Sequence[ClientData] | None:
+        """The data of clients that form the next stack; None if it must be found one by one."""
+        if len(requests) < min(self.capacity, left) or len(set(requests.ids)) < len(requests):
+            return None
+        try:
+            data = list(map(self.fed.data, requests.clients))
+            return data if alike(self.job, requests, data) else None
+        except Exception:  # of one client
+            return None
+
     def begin(self) -> None:
         self.groups: dict[Any, list[tuple[Request, ClientData]]] = {}
         """Requests that wait, in the order of the first of each group."""
@@ -95,25 +123,30 @@ class StackedPool(ClientPool):
         first = next(iter(self.groups))
         if first == self.full:
             self.full = None
-        return self._run_group(self.groups.pop(first))
+        requests, data = zip(*self.groups.pop(first), strict=True)
+        return self._run_group(RequestColumns.of(requests), data)
 
-    def _run_group(self, alike: list[tuple[Request, ClientData]]) -> Sequence[PoolOutcome]:
-        """Train a group; if it fails, all of its clients fail."""
-        requests, data = zip(*alike, strict=True)
+    def _run_group(
+        self, requests: RequestColumns, data: Sequence[ClientData]
+    ) -> Sequence[PoolOutcome]:
+        """Train clients that share a stack; if it fails, all of them fail."""
+        count = len(requests)
         try:
-            if len(alike) == 1:
-                return [run_client(self.job, *alike[0])]
+            if count == 1:
+                return [run_client(self.job, requests[0], data[0])]
             return [run_stack(self.job, self.batched, requests, data)]
         except torch.OutOfMemoryError as error:
-            if len(alike) == 1:
-                return [
-                    ClientFailure.by(self._too_large(error), requests[0].client, requests[0].id)
-                ]
+            if count == 1:
+                why = self._too_large(error)
+                return [ClientFailure.by(why, requests.clients[0], requests.ids[0])]
         except Exception as error:
             return [ClientFailure.by(error, request.client, request.id) for request in requests]
         # Here the error and its traceback are gone, and with them the tensors of the stack.
-        half = self._capacity = -(-len(alike) // 2)
-        return [*self._run_group(alike[:half]), *self._run_group(alike[half:])]
+        half = self._capacity = -(-count // 2)
+        return [
+            *self._run_group(requests[:half], data[:half]),
+            *self._run_group(requests[half:], data[half:]),
+        ]
 
     def _too_large(self, error: Exception) -> SettingError:
         learner, batch_size = self.job.learner, self.job.local.batch_size

@@ -9,18 +9,18 @@ Chains of clients (`topologies/chain_exchange.py`) and asynchronous servers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
-from typing import Protocol, TypeVar, overload
+from typing import Protocol, TypeVar
 
 from fedflat.client.piece import ClientState
-from fedflat.client.training import ClientJob, Request
-from fedflat.core.failures import ClientFailure
+from fedflat.client.training import ClientJob
 from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch, aggregate
 from fedflat.execution.client_pool import ClientPool
 from fedflat.execution.client_states import ClientStates
+from fedflat.execution.request_batch import RequestBatch, Unanswered
 from fedflat.server.aggregators import Aggregator
 from fedflat.server.averaging import AverageState, ModelAverage, RunInfo
 from fedflat.server.client_evaluation import ClientEvaluation
@@ -29,7 +29,6 @@ from fedflat.server.client_selection import Chain
 from fedflat.server.ledger import Ledger
 from fedflat.server.piece import Send
 from fedflat.server.replies import (
-    AVERAGE,
     ReplyCollector,
     ReplySettings,
     TooFewReplies,
@@ -38,79 +37,6 @@ from fedflat.server.replies import (
 )
 
 T = TypeVar("T")
-RequestKey = tuple[int, int]
-"""A client, and how often it was asked before in the same exchange."""
-NoReply = tuple[str, str]
-"""The reason (see `ClientFailure`) and details."""
-Unanswered = Mapping[RequestKey, NoReply]
-"""Requests that are known beforehand to have no answer."""
-
-
-@dataclass(frozen=True)
-class RequestBatch(Sequence[Request]):
-    """One request to each client of a cohort; the client's state is read when it is accessed."""
-
-    broadcasts: Mapping[int, Broadcast]
-    """By client. Clients outside the cohort are not asked."""
-    cohort: Sequence[int]
-    clients: ClientStates
-    exchange: int = 1
-    """Number of the exchange within the round."""
-    missing_model: Set[int] = frozenset()
-    """Clients that must be sent a model that the others still have."""
-    download_counted: bool = False
-    """True if the ledger has the download already (replies to earlier broadcasts)."""
-
-    def __len__(self) -> int:
-        return len(self.cohort)
-
-    def __iter__(self) -> Iterator[Request]:
-        return map(self.to, self.cohort)
-
-    @overload
-    def __getitem__(self, place: int) -> Request: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> RequestBatch: ...
-
-    def __getitem__(self, place: int | slice) -> Request | RequestBatch:
-        if isinstance(place, slice):
-            return replace(self, cohort=self.cohort[place])
-        return self.to(self.cohort[place])
-
-    def to(self, client: int) -> Request:
-        """The request to one client, with the state of its own pieces."""
-        own = self.clients.state(client)
-        if own:
-            own = {k: kept for k, kept in own.items() if not k.startswith(AVERAGE)}
-        return Request(client, self.broadcast_to(client), own, self._ids[client])
-
-    def broadcast_to(self, client: int) -> Broadcast:
-        """The broadcast to one client, with the model if this client lacks it."""
-        broadcast = self.broadcasts[client]
-        return broadcast.after(None) if client in self.missing_model else broadcast
-
-    def id(self, client: int) -> str:
-        """An id that no other request of the run has."""
-        broadcast = self.broadcasts[client]
-        again = f"/{broadcast.repetition}" if broadcast.repetition else ""
-        return f"{broadcast.round}/{self.exchange}/{client}{again}"
-
-    @cached_property
-    def _ids(self) -> dict[int, str]:
-        return {client: self.id(client) for client in self.cohort}
-
-    def failures(self, unanswered: Unanswered) -> Iterator[ClientFailure]:
-        """Failures of the clients that are known not to answer."""
-        for client, broadcast in self.broadcasts.items() if unanswered else ():
-            found = unanswered.get((client, broadcast.repetition))
-            if found is not None:
-                yield ClientFailure(client, self.id(client), *found)
-
-    @property
-    def ids(self) -> dict[str, int]:
-        """The client of each request, by id."""
-        return {id: client for client, id in self._ids.items()}
 
 
 @dataclass

@@ -17,14 +17,12 @@ from fedflat.core.failures import LATE, NOT_FINITE, REFUSED, ClientFailure
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch, unstack
 from fedflat.errors import FedflatError, NotFinite
 from fedflat.execution.client_pool import PoolOutcome
-from fedflat.execution.client_states import ClientStates
+from fedflat.execution.client_states import AVERAGE, ClientStates
 from fedflat.execution.scheduler import Answered
 from fedflat.server.averaging import AverageState, ModelAverage, RunInfo
 from fedflat.server.client_evaluation import ClientEvaluation
 from fedflat.server.ledger import Ledger
 
-AVERAGE = "average:"
-"""Prefix of the keys under which averages keep their own state of a client."""
 NAMED = 5
 """The most failures that a message names."""
 

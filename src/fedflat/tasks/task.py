@@ -119,6 +119,11 @@ class Task(TextSpec, ABC):
         """The number of examples of a local epoch: all, unless some only serve for comparison."""
         return len(data)
 
+    @property
+    def trains_on_all(self) -> bool:
+        """True if a local epoch has all examples of a client."""
+        return type(self).epoch_size is Task.epoch_size
+
     def reference_rows(self, targets: Any) -> Tensor | None:
         """True for examples that others are compared with, such as a database; None without any.
 
