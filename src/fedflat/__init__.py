@@ -46,7 +46,7 @@ _HOMES = {
     "fedflat.flatness.points": ("losses",),
     "fedflat.flatness.surface": ("Surface",),
     "fedflat.core.instruction": ("Instruction", "Train"),
-    "fedflat.core.messages": ("Broadcast", "Replies"),
+    "fedflat.core.messages": ("Broadcast", "Replies", "Reply", "ReplyBatch", "single_replies"),
     "fedflat.models.spec": ("ModelSpec",),
     "fedflat.registry.plugins": ("load_plugin",),
     "fedflat.report.page": ("write_report",),

@@ -17,6 +17,7 @@ NAMES = (
     "nearly.py",
     "ring.py",
     "sizes.py",
+    "update_norms.py",
     "layer_norms.py",
 )
 """The plugins."""

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 import fedflat as ff
+from experiments.recording.record_one import RecordedRun
+from experiments.recording.record_one import record as recorded_run
 from experiments.small import experiment, final, kill_when_stopped, rows, start, timeless
 from experiments.stopping import CHECKPOINT
 from fedflat.cli import main
@@ -121,3 +123,28 @@ def test_longer_step_steps_as_far_as_its_formula_says(
     torch.testing.assert_close(
         end(f"longer_step(eps={eps})", cohort), start.params - eta * mean, rtol=1e-10, atol=1e-12
     )
+
+
+@pytest.mark.parametrize(
+    "executor", [ff.InProcess(threads=1), ff.Stacked(threads=1)], ids=["in-process", "stacked"]
+)
+def test_update_norms_of_each_client(tmp_path: Path, executor: ff.Executor) -> None:
+    """A round of one client ends at that client's model. Equal sizes, so that stacks have several
+    clients."""
+    write_files(tmp_path)
+    ff.load_plugin(str(tmp_path / "update_norms.py"))
+    rng = torch.Generator().manual_seed(0)
+    given = [(torch.randn(8, 4, generator=rng), torch.arange(8) % 3) for _ in range(4)]
+    on = ff.clients_of(given, test=given[0], classes=3)
+
+    def one_round(cohort: list[int], record: str | None = None) -> RecordedRun:
+        sampler = type(experiment().sampler)(clients=len(cohort), cohorts=[cohort])
+        exp = experiment(on=on, rounds=1, sampler=sampler, dtype="float64")
+        return recorded_run(exp, record, executor)
+
+    expected = {}
+    for client in (0, 2, 3):
+        start, end = one_round([client]).models
+        expected[str(client)] = float((start - end).norm())
+    (row,) = one_round([0, 2, 3], "update_norms").recorded
+    assert row["update_norms"] == pytest.approx(expected, rel=1e-9)

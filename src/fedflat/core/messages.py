@@ -140,7 +140,17 @@ class _Payload:
 
 @dataclass(frozen=True)
 class Reply(_Payload):
-    """A message from a client to the server."""
+    """A message from a client to the server.
+
+    client
+        Number of the client.
+    buffers
+        The floating-point buffers after training, as one vector.
+    extras
+        Tensors that client pieces send, by key of the piece and name.
+    metrics
+        The training loss (``loss``) and what client pieces measured.
+    """
 
     client: int
     delta: Tensor
@@ -180,7 +190,13 @@ class Reply(_Payload):
 
 @dataclass(frozen=True)
 class ReplyBatch(_Payload):
-    """Replies of clients with equally many examples: each tensor has one row per client."""
+    """Replies of clients with equally many examples: each tensor has one row per client.
+
+    clients
+        Numbers of the clients.
+    delta, buffers, extras, metrics
+        Those of `Reply`, in the order of the clients.
+    """
 
     clients: Sequence[int]
     delta: Tensor
@@ -246,7 +262,7 @@ class ReplyBatch(_Payload):
 
 
 def single_replies(reply: Reply | ReplyBatch) -> Iterable[Reply]:
-    """Return the replies of single clients, one by one."""
+    """Return the replies of single clients: ``reply`` itself, or those in a batch."""
     return reply if isinstance(reply, ReplyBatch) else (reply,)
 
 

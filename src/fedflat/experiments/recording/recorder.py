@@ -152,7 +152,7 @@ class Metric(TextSpec, ABC):
         """Called with each usable reply, of one client or of several, of a training exchange whose
         broadcast has ``commit=True`` (not a probe).
 
-        `fedflat.core.messages.single_replies` gives the replies of single clients. Replies may be
+        `fedflat.single_replies` gives the replies of single clients. Replies may be
         kept until the end of the round; do not change their tensors.
         """
 
