@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from fedflat.client.learner import DTYPES
 from fedflat.core.json_schema import check
 from fedflat.errors import SettingError
 from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.experiment import from_json
 from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
 from fedflat.experiments.run_folder.schema import EXECUTION, EXPERIMENT
 from fedflat.report.run_command import command
@@ -69,6 +72,15 @@ VALUES: dict[str, Any] = {
 TYPEABLE = [one for one in SETTINGS if one.typeable]
 
 
+OLDEST = {
+    "": "method on model rounds seed weighting dtype layout on_bad loss",
+    "sampler": "clients kind seeding cohorts",
+    "local": "epochs steps batch_size lr weight_decay momentum clip virtual drop_last orders",
+    "evaluate": "every last",
+}
+"""The settings in the oldest run folders that are read; nothing is added here."""
+
+
 def stored_value(saved: dict[str, Any], one: Setting) -> Any:
     """What run.json keeps of a setting."""
     for name in one.path:
@@ -93,6 +105,24 @@ def test_python_the_file_and_the_printed_command_know_every_setting(one: Setting
 
 def test_every_setting_is_tried() -> None:
     assert set(VALUES) == {one.name for one in TYPEABLE}
+
+
+def test_run_folders_from_before_a_setting_are_read() -> None:
+    """A new setting is declared with ``absent_in_old_runs=True``."""
+    saved = ff.experiment("fedavg", on="digits()", model="mlp()", rounds=3).as_json()
+    old = {key: saved[key] for key in OLDEST[""].split()}
+    for group, keys in OLDEST.items():
+        if group:
+            old[group] = {key: saved[group][key] for key in keys.split()}
+    assert json.dumps(old) != json.dumps(saved)
+    check(json.loads(json.dumps(old)), EXPERIMENT)
+    # The only algorithm of convolutions then.
+    assert from_json(old).as_json() == saved | {"convolutions": "direct"}
+
+
+def test_the_page_of_the_command_line_has_every_setting() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert {one.option for one in TYPEABLE} - set(re.findall(r"--[a-z-]+", page)) == set()
 
 
 def test_the_stub_for_type_checkers_is_up_to_date() -> None:
