@@ -35,10 +35,10 @@ run: $(INSTALLED)  ## compare four methods on the embedded digits
 	  --eval-last 100 --target 90%
 
 test: $(READY)  ## the whole suite
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 coverage: $(READY)  ## the same, half as long again, and which lines of src it went through
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --cov --cov-report=term
 
 test-slow: $(READY)  ## every method in real worker processes, every benchmark in small, tables stopped in three ways
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m pytest -m slow

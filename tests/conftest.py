@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from execution.warm import warm_processes
 from fedflat.registry import plugins
 
 # Some virtual machines claim matrix tiles (AMX) that they cannot run: tests of bfloat16 would end
@@ -55,6 +56,21 @@ def default_signals() -> Iterator[None]:
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def files_need_not_survive_a_power_cut() -> Iterator[None]:
+    """Runs in this process do not wait for the disk. Processes that tests start do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # which also fails if the file is closed
+        yield
+
+
+@pytest.fixture
+def warm_workers() -> Iterator[None]:
+    """Worker processes of the test are forked from one that has imported PyTorch."""
+    with warm_processes():
+        yield
 
 
 @pytest.fixture(autouse=True)

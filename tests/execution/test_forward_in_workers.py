@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from execution.warm import warm_processes
 from experiments.small import experiment, timeless
 from experiments.test_executors import Kept
 from fedflat.client.evaluate import forward_here
@@ -59,7 +60,10 @@ def opened() -> Iterator[Opened]:
     setup = prepare(experiment(model=Network, rounds=2))
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    with Workers(2).open(setup.job, setup.fed, setup.source) as pool:
+    with (
+        warm_processes(),
+        Workers(2).open(setup.job, setup.fed, setup.source) as pool,
+    ):
         assert isinstance(pool, WorkerPool)
         yield Opened(setup, pool)
     torch.set_num_threads(before)

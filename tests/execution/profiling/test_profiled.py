@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from torch import Tensor, nn
 
+from execution.warm import warm_processes
 from experiments.small import data, experiment, final, rows, stop_at, timeless
 from fedflat.cli import main
 from fedflat.client.sharpness import Sam
@@ -63,7 +64,8 @@ def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     workers = 2 if request.param == "workers" else 0
     config = ExecutionConfig(executor=request.param, workers=workers, threads=1)
     place, got = tmp_path_factory.mktemp("runs"), []
-    run_one(exp, config, place / "profiled", profile=got.append)
+    with warm_processes():
+        run_one(exp, config, place / "profiled", profile=got.append)
     reference = (
         config if request.param == "stacked" else ExecutionConfig(executor="in-process", threads=1)
     )

@@ -57,6 +57,7 @@ class Moody(nn.Module):
         return self.body(x)
 
 
+@pytest.mark.usefixtures("warm_workers")
 @pytest.mark.parametrize(
     ("exp", "executor"),
     [
