@@ -98,7 +98,7 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{node.module}.{one.name}") for one in node.names)
         if isinstance(node, ast.Import):
             yield from ((node.lineno, one.name) for one in node.names)
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "fedflat":
+        if isinstance(node, ast.Attribute) and name_of(node.value) == "fedflat":
             yield node.lineno, f"fedflat.{node.attr}"
         yield from imported(node)
 
@@ -124,9 +124,15 @@ def named(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def is_import_call(node: ast.AST) -> TypeGuard[ast.Call]:
-    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
-        ("import_module", "__import__")
-    )
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else name_of(node.func)
+    return name.endswith(("import_module", "__import__"))
+
+
+def name_of(node: ast.AST) -> str:
+    """The name that an expression is, or nothing."""
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 UNREADABLE = "?"
