@@ -337,11 +337,12 @@ class RecordingPool:
 class Costs(RunFolder):
     """Keeps the bytes spent by the end of each round."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *folder: Any) -> None:
+        super().__init__(*folder)
         self.spent = [(0, 0)]
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
+        super().checkpoint(run, force=force)
         if not force:
             self.spent.append((run.ledger.down, run.ledger.up))
 
@@ -349,6 +350,28 @@ class Costs(RunFolder):
     def rounds(self) -> list[tuple[int, int]]:
         pairs = zip(self.spent, self.spent[1:], strict=False)
         return [(after[0] - before[0], after[1] - before[1]) for before, after in pairs]
+
+
+class CostsOnDisk(Costs, DiskRunFolder):
+    """The same of a run in a folder."""
+
+
+@dataclass
+class Ran:
+    """A run in a folder, in one go and in this process, and all that clients sent."""
+
+    setup: RunSetup
+    pool: RecordingPool
+    costs: CostsOnDisk
+    result: Result
+
+
+@pytest.fixture(scope="module", params=EVERY)
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    exp, pool = experiment(method_of(request.param)), RecordingPool()
+    setup, folder = prepare(exp), tmp_path_factory.mktemp("ran") / "through"
+    with closing(CostsOnDisk.create(folder, exp.texts(), {}, pause=math.inf)) as costs:
+        return Ran(setup, pool, costs, train(setup, executor=pool, run_folder=costs))
 
 
 def test_the_table_has_a_row_for_every_method() -> None:
@@ -391,20 +414,16 @@ def test_a_method_is_a_value(text: str) -> None:
         assert pickle.loads(pickle.dumps(piece)) == piece
 
 
-@pytest.mark.parametrize("text", EVERY)
-def test_a_run(text: str) -> None:
+def test_a_run(ran: Ran) -> None:
     """Finite numbers; nothing in a message that was not declared; bytes and gradients as
     declared."""
-    method = method_of(text)
-    exp, pool, run_folder = experiment(method), RecordingPool(), Costs()
-    setup = prepare(exp)
-    result = train(setup, executor=pool, run_folder=run_folder)
-    _finite_and_moved(exp, result)
-    for request, reply, memory in pool.received:
+    exp = ran.setup.exp
+    _finite_and_moved(exp, ran.result)
+    for request, reply, memory in ran.pool.received:
         _nothing_private(exp, request, reply, memory)
-    _declared_cost(setup, run_folder, pool)
-    _declared_gradients(setup, pool)
-    _disclosed(exp, pool)
+    _declared_cost(ran.setup, ran.costs, ran.pool)
+    _declared_gradients(ran.setup, ran.pool)
+    _disclosed(exp, ran.pool)
 
 
 def _disclosed(exp: Experiment, pool: RecordingPool) -> None:
@@ -594,42 +613,6 @@ def _declared_gradients(setup: RunSetup, pool: RecordingPool) -> None:
             )
 
 
-@pytest.mark.parametrize("text", EVERY)
-def test_stop_and_resume_equals_going_on(text: str, tmp_path: Path) -> None:
-    exp = experiment(method_of(text))
-    through, broken = tmp_path / "through", tmp_path / "broken"
-
-    def go(run_folder: DiskRunFolder, stop: int | None = None) -> None:
-        def on_progress(progress: Progress) -> None:
-            if progress.round == stop:
-                raise KeyboardInterrupt
-
-        with closing(run_folder):
-            train(
-                exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=on_progress
-            )
-
-    go(DiskRunFolder.create(through, exp.texts(), {}, pause=math.inf))
-    with pytest.raises(KeyboardInterrupt):
-        go(DiskRunFolder.create(broken, exp.texts(), {}, pause=math.inf), stop=2)
-    assert Store(broken / "checkpoint").rounds() == [2]
-    go(DiskRunFolder.open(broken, pause=math.inf))
-    files = sorted(path.name for path in through.glob("final*.safetensors"))
-    assert files == sorted(path.name for path in broken.glob("final*.safetensors"))
-    assert all((through / name).read_bytes() == (broken / name).read_bytes() for name in files)
-    one, other = (Store(folder / "checkpoint").read(ROUNDS)[0] for folder in (through, broken))
-    assert one.keys() == other.keys()
-    for name, group in one.items():
-        assert group.keys() == other[name].keys()
-        alike = group.keys() - {
-            "offset"
-        }  # a memory may lie elsewhere in the file; its digest may not differ
-        assert all(torch.equal(group[entry], other[name][entry]) for entry in alike)
-    assert [_timeless(row) for row in read_rows(through)] == [
-        _timeless(row) for row in read_rows(broken)
-    ]
-
-
 @dataclass
 class InterruptedPool(RecordingPool):
     """Breaks off at the given request, as Ctrl-C would."""
@@ -690,6 +673,38 @@ class Pickled:
             yield pickle.loads(pickle.dumps(run_client(job, copied, self.fed.data(copied.client))))
 
 
+def test_elsewhere_and_stopped_and_resumed_equals_going_on_here(ran: Ran, tmp_path: Path) -> None:
+    """A request can be made in any process, and a run goes on in any process."""
+    exp, through, broken = ran.setup.exp, ran.costs.folder, tmp_path / "broken"
+
+    def go(run_folder: DiskRunFolder, stop: int | None = None) -> None:
+        def on_progress(progress: Progress) -> None:
+            if progress.round == stop:
+                raise KeyboardInterrupt
+
+        with closing(run_folder):
+            train(exp, run_folder=run_folder, executor=Pickled(), on_progress=on_progress)
+
+    with pytest.raises(KeyboardInterrupt):
+        go(DiskRunFolder.create(broken, exp.texts(), {}, pause=math.inf), stop=2)
+    assert Store(broken / "checkpoint").rounds() == [2]
+    go(DiskRunFolder.open(broken, pause=math.inf))
+    files = sorted(path.name for path in through.glob("final*.safetensors"))
+    assert files == sorted(path.name for path in broken.glob("final*.safetensors"))
+    assert all((through / name).read_bytes() == (broken / name).read_bytes() for name in files)
+    one, other = (Store(folder / "checkpoint").read(ROUNDS)[0] for folder in (through, broken))
+    assert one.keys() == other.keys()
+    for name, group in one.items():
+        assert group.keys() == other[name].keys()
+        alike = group.keys() - {
+            "offset"
+        }  # a memory may lie elsewhere in the file; its digest may not differ
+        assert all(torch.equal(group[entry], other[name][entry]) for entry in alike)
+    assert [_timeless(row) for row in read_rows(through)] == [
+        _timeless(row) for row in read_rows(broken)
+    ]
+
+
 def _same(exp: Experiment, one: Executor, other: Executor) -> None:
     here, there = RunFolder(), RunFolder()
     mine, theirs = (
@@ -703,11 +718,7 @@ def _same(exp: Experiment, one: Executor, other: Executor) -> None:
     assert [_timeless(row) for row in here.rows] == [_timeless(row) for row in there.rows]
 
 
-@pytest.mark.parametrize("text", EVERY)
-def test_a_request_can_be_made_anywhere(text: str) -> None:
-    _same(replace(experiment(method_of(text)), rounds=3), InProcess(threads=1), Pickled())
-
-
+@pytest.mark.usefixtures("warm_workers")
 @pytest.mark.parametrize(
     "text",
     [
