@@ -86,8 +86,8 @@ BASES = {
 """The methods of the papers, by their names there."""
 
 RECENT = list(BASES)[list(BASES).index("FedExP") :]
-"""Bases that `tests/test_combinations.py` tries in one combination for each probe, to save time;
-``python tests/combinations.py`` tries them all."""
+"""Bases that `tests/test_combinations.py` tries in one combination for each probe instead of two, to
+save time; ``make test-slow`` tries them all."""
 
 ADDED = {
     "sam": "sam(rho=0.05)",
@@ -133,6 +133,9 @@ class Opened(DataSpec):
     """A federation that is open already."""
 
     fed: Federation
+
+    def __repr__(self) -> str:  # without its numbers, which take long to print
+        return "opened()"
 
     def open(self, seed: int) -> Federation:
         return self.fed

@@ -93,19 +93,35 @@ def test_what_is_refused(base: str) -> None:
             assert any(f"{key}(" in sentence for key in keys(method_of(BASES[base])))
 
 
+def accepted(base: str, probe: str) -> list[tuple[str, str]]:
+    """MAN and server momentum: both, then one of them, and none; without what is refused."""
+    if refused(base, probe, ""):
+        return []
+    choices = product(("man", ""), ("server_momentum", ""))
+    return [(man, momentum) for man, momentum in choices if not refused(base, probe, momentum)]
+
+
 @pytest.mark.parametrize("probe", PROBES)
 @pytest.mark.parametrize("base", BASES)
 def test_what_trains(base: str, probe: str) -> None:
-    """Averages of models are never fed back, so each choice of the others meets one of them in
-    turn."""
-    if refused(base, probe, ""):
-        return
+    """With everything, and with one of the other choices in turn. Averages of models are never fed
+    back, so each choice meets one of them in turn."""
+    first, *others = accepted(base, probe) or [None]
     turn = list(BASES).index(base) + PROBES.index(probe)
-    for i, (with_man, momentum) in enumerate(product(("", "man"), ("", "server_momentum"))):
-        skipped = base in RECENT and not (with_man and momentum)
-        if not skipped and not refused(base, probe, momentum):
-            text = combined(base, probe, with_man, momentum, AVERAGES[(turn + i) % 3])
-            assert trains(method_of(text)), text
+    chosen = [] if base in RECENT or not others else [others[turn % len(others)]]
+    for i, choice in enumerate([first, *chosen] if first else []):
+        text = combined(base, probe, *choice, AVERAGES[(turn + i * (turn // 3)) % 3])
+        assert trains(method_of(text)), text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("probe", PROBES)
+@pytest.mark.parametrize("base", BASES)
+def test_every_choice_trains(base: str, probe: str) -> None:
+    turn = list(BASES).index(base) + PROBES.index(probe)
+    for i, choice in enumerate(accepted(base, probe)):
+        text = combined(base, probe, *choice, AVERAGES[(turn + i) % 3])
+        assert trains(method_of(text)), text
 
 
 @pytest.mark.parametrize("base", BASES)
