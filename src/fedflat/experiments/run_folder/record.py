@@ -25,7 +25,7 @@ import platform
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -384,12 +384,18 @@ def same_version(folder: Path, version: str) -> None:
 
 def machine() -> dict[str, str | int | None]:
     """The machine and the versions that compute the numbers."""
-    from importlib import metadata  # slow to import, and tables do not need it
-
     return {
         "python": platform.python_version(),
-        "torch": metadata.version("torch"),
+        "torch": _version_of_torch(),
         "system": platform.system(),
         "processor": platform.machine(),
         "cores": os.cpu_count(),
     }
+
+
+@cache
+def _version_of_torch() -> str:
+    """Read from the files of the installed package; torch is not imported."""
+    from importlib import metadata  # slow to import, and tables do not need it
+
+    return metadata.version("torch")
