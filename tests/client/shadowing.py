@@ -43,7 +43,8 @@ def away(value: Any) -> Any:
 
 @dataclass
 class Shadowing:
-    """Makes each request, and then its local training once more where no number can be read."""
+    """Makes each request, and first the local training of one client of each exchange, that with
+    most state, where no number can be read."""
 
     trainings: int = 0
 
@@ -65,9 +66,10 @@ class Shadowing:
         assert {p.data_ptr() for p in here.flat.module.parameters()} == held
 
     def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        training = [request for request in requests if request.broadcast.instruction.trains]
+        if training:
+            self.shadow(max(training, key=lambda request: len(request.state)))
         for request in requests:
-            if request.broadcast.instruction.trains:
-                self.shadow(request)
             yield run_client(self.job, request, self.fed.data(request.client))
 
     def shadow(self, request: Request) -> None:

@@ -62,7 +62,7 @@ def learnt(text: str) -> tuple[Tensor, dict[str, float]]:
         on=STREET,
         model=network,
         task=parse("segmentation()", "task"),
-        rounds=3,
+        rounds=2,
         local=LocalTraining(batch_size=2, lr=0.05, epochs=1),
         sampler=ClientSampler(clients=2),
     )

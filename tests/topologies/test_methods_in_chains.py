@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from fedflat.server.client_selection import ClientSampler
 from test_every_method import EVERY, experiment, method_of
 
 GROUPS = [[0, 2], [1], [3]]
+ROUNDS = 3
 CHAINS = f"fedseq(groups=given_groups({GROUPS}))"
 REFUSED = {
     "memory at each client": "stores a state at each client",
@@ -45,7 +47,8 @@ def in_chains(text: str) -> Experiment:
     """All superclients in every round."""
     exp = experiment(method_of(text))
     sampler = ClientSampler(clients=4, kind=exp.sampler.kind)
-    return replace(exp, method=exp.method + method_of(CHAINS), topology=None, sampler=sampler)
+    method = exp.method + method_of(CHAINS)
+    return replace(exp, method=method, topology=None, sampler=sampler, rounds=ROUNDS)
 
 
 class Whole:
@@ -113,7 +116,8 @@ def star_of_chains(text: str, chains: RunSetup) -> Experiment:
     ]
     test = chains.fed.test.batch(torch.arange(len(chains.fed.test)), torch.float32)
     on = clients_of(held, test=(test.inputs, test.targets), classes=3)
-    return replace(exp, on=on, sampler=ClientSampler(clients=3, kind=exp.sampler.kind))
+    sampler = ClientSampler(clients=3, kind=exp.sampler.kind)
+    return replace(exp, on=on, sampler=sampler, rounds=ROUNDS)
 
 
 def never(exp: Experiment, where: str) -> Any:
@@ -121,6 +125,7 @@ def never(exp: Experiment, where: str) -> Any:
     raise AssertionError
 
 
+@cache
 def refusal(text: str) -> str:
     try:
         prepare(in_chains(text))
