@@ -41,6 +41,7 @@ class RoundView(RoundCallback):
     metrics: tuple[Metric, ...]
     setup: RunSetup
     round: int
+    """Number of the round, from 0, as in errors. Rows of ``recorded.jsonl`` have ``round + 1``."""
     cohort: list[int]
     state: AverageState
     """What metrics keep from round to round, in checkpoints too. All metrics share it: begin a name
