@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import fedflat as ff
-from experiments.small import ON
+from experiments.small import ON, Eager, stop_at
 from fedflat.cli import main
 from fedflat.experiments.execution_config import ExecutionConfig, executor_text
 from fedflat.experiments.run_folder.record import read_rows
@@ -162,6 +163,36 @@ def test_a_metric_a_logger_and_an_executor(
     capsys.readouterr()
     assert main(["list", "metrics", "--plugin", "others.py"]) == 0
     assert re.search(r"^largest\(top=1\) +The largest parameters\.$", capsys.readouterr().out, re.M)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "without"),
+    [
+        ("record", "largest(top=3), norms", "none"),
+        ("logger", "lines", "none"),
+        ("executor", "backwards(label='y', threads=1)", "in-process"),
+    ],
+)
+def test_a_run_goes_on_with_its_plugin_or_without_it(
+    plugin: Path, capsys: pytest.CaptureFixture[str], option: str, text: str, without: str
+) -> None:
+    ff.load_plugin("others.py")
+    exp = ff.experiment("fedavg", ON, rounds=3, clients_per_round=2, model="logistic")
+    how = ExecutionConfig(**{option: text}).as_json()
+    run_folder = Eager.create(Path("run"), exp.texts(), how, pause=0.0)
+    with closing(run_folder), pytest.raises(KeyboardInterrupt):
+        ff.train(exp, run_folder=run_folder, on_progress=stop_at(1))
+    forget()
+    capsys.readouterr()
+    assert main(["resume", "run"]) == 2
+    assert re.search(
+        rf"begun with --{option} .*unknown .*If a plugin has it, name the plugin again \(--plugin",
+        capsys.readouterr().err,
+    )
+    assert main(["resume", "run", "--until", "2", "--plugin", "others.py"]) == 0
+    forget()
+    assert main(["resume", "run", f"--{option}", without]) == 0
+    assert read_rows(Path("run"), "metrics")[-1]["round"] == 3
 
 
 def test_an_executor_given_in_python_is_written_as_text(plugin: Path) -> None:

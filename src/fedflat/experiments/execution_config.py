@@ -23,10 +23,14 @@ from fedflat.experiments.choose_executor import RunLoad, choose
 from fedflat.experiments.loggers import check_installed, loggers_of
 from fedflat.experiments.recording import Recorder, metrics_of
 from fedflat.experiments.round_end import functions_of, names_of
+from fedflat.experiments.run_folder.plugins_needed import HINT
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import parse, registered
 from fedflat.settings.execution import ExecutionSettings
 from fedflat.settings.groups import AUTO
+
+_REGISTERED = {"record": "none", "logger": "none", "executor": AUTO}
+"""The settings whose texts may have names of plugins, and the text that goes without."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,4 +201,18 @@ def merge_config(saved: Mapping[str, Any], now: Mapping[str, Any]) -> ExecutionC
             "cannot be read from its folder. Resume it in Python: fedflat.resume(folder, "
             "on_round_end=...), or on_round_end=[] to continue without it."
         )
+    for name in _REGISTERED.keys() & saved.keys() - new.keys():
+        _check_registered(name, saved[name])
     return ExecutionConfig(**{**saved, **new})
+
+
+def _check_registered(name: str, text: str) -> None:
+    """Refuse a text of a run folder that cannot be read here."""
+    given: dict[str, Any] = {name: text}
+    try:
+        ExecutionConfig(**given)
+    except FedflatError as error:
+        raise RunError(
+            f"the run was begun with --{name} {shown(text)}: {error} If a plugin has it, name the "
+            f"plugin again {HINT}. `--{name} {_REGISTERED[name]}` continues without it."
+        ) from None

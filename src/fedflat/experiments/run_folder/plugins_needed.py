@@ -19,7 +19,8 @@ from fedflat.errors import RunError, printable, shown
 from fedflat.registry.plugins import HAND_MADE, Plugin
 from fedflat.registry.specs import known, names_in
 
-_HINT = "(--plugin on the command line, fedflat.load_plugin in Python)"
+HINT = "(--plugin on the command line, fedflat.load_plugin in Python)"
+"""How a plugin is named again."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,8 @@ def _how_to_load(need: PluginNeed) -> str:
     if need.plugin.version is not None:
         return "If you know and trust this package, make that version of it available here again."
     if need.plugin.digest is None:
-        return f"Go on in Python, where it is defined; or put it into a file and name that {_HINT}."
-    return f"Name it again {_HINT}."
+        return f"Go on in Python, where it is defined; or put it into a file and name that {HINT}."
+    return f"Name it again {HINT}."
 
 
 def _how_to_go_on(need: PluginNeed) -> str:
