@@ -133,6 +133,8 @@ def experiments(methods: list[str]) -> Iterator[tuple[str, Callable[[Path], obje
         for size in (8, 32):
             settings = {**equal, "executor": "stacked", "batch_size": size}
             yield f"stacked, equal, batches of {size} {method}", _run(method, **settings)
+        of_one_set = {**equal, "on": "digits(iid(), clients=11)", "clients_per_round": 7}
+        yield f"stacked, of one set {method}", _run(method, **of_one_set, executor="stacked")
         two = _run(method, **equal, executor="stacked", workers=2)
         yield f"stacked in two processes {method}", two
     for method in (

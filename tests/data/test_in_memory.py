@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from fedflat import by_user, clients_from, clients_of, lda, pam, tensors
+from fedflat.data.cohort import CohortData
 from fedflat.errors import SettingError
 
 X, Y = torch.rand(40, 3, 4, 4), torch.arange(40) % 4
@@ -102,6 +103,31 @@ def test_clients_of_keeps_the_clients_as_given():
         pickle.loads(pickle.dumps(clients_of(mine, split=None, test=mine[0]))).open(0).population
         == 3
     )
+
+
+def test_a_cohort_is_the_data_of_its_clients():
+    """By columns, if clients hold equally many examples of one set."""
+    x, y = torch.randn(30, 4), torch.arange(30) % 3
+    sizes = [len(y) // 5] * 5
+    equal = clients_of(
+        [*zip(x.split(sizes), y.split(sizes), strict=True)], test=(x, y), classes=3
+    ).open(0)
+    parts = (x.split([20, 10]), y.split([20, 10]))
+    unequal = clients_of([*zip(*parts, strict=True)], test=(x, y), classes=3).open(0)
+    for fed, cohort in ((equal, [3, 0, 4]), (unequal, [1, 0])):
+        found = fed.cohort(cohort)
+        assert isinstance(found, CohortData) is (fed is equal)
+        assert len(found) == len(cohort)
+        for client, data, again in zip(cohort, found, found[0:], strict=True):
+            expected = fed.data(client)
+            assert data.examples is again.examples is expected.examples
+            assert torch.equal(data.index, expected.index)
+            assert torch.equal(again.index, expected.index)
+    found = equal.cohort([3, 0, 4])
+    assert torch.equal(found[-1].index, equal.data(4).index)
+    assert [data.index[0].item() for data in found[1:]] == [0, 24]
+    with pytest.raises(IndexError, match="there are 3 clients, found 3"):
+        found[3]
 
 
 def test_clients_of_with_a_split():

@@ -222,6 +222,7 @@ def requests_to(cohort: Sequence[int], *, with_state: Sequence[int] = ()) -> Req
     return RequestBatch(broadcasts, cohort, states)
 
 
+@pytest.mark.parametrize("sizes", [SIZES, (9, 9, 9, 9, 9)])
 @pytest.mark.parametrize("clients", [None, 2])
 @pytest.mark.parametrize(
     "requests",
@@ -234,9 +235,9 @@ def requests_to(cohort: Sequence[int], *, with_state: Sequence[int] = ()) -> Req
     ],
 )
 def test_a_cohort_forms_the_stacks_of_its_single_requests(
-    requests: RequestBatch, clients: int | None
+    requests: RequestBatch, clients: int | None, sizes: tuple[int, ...]
 ) -> None:
-    setup = prepare(four_of_five("feddyn"))
+    setup = prepare(four_of_five("feddyn", on=federation(sizes)))
     with Stacked(clients=clients).open(setup.job, setup.fed, setup.source) as pool:
         expected = list(run_requests(pool, list(requests)))
         found = list(pool.run(requests))

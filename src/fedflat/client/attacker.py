@@ -6,7 +6,7 @@ A run with attackers gives its clients an `AttackedJob` in place of the plain `C
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import torch
@@ -42,6 +42,12 @@ class AttackedJob(ClientJob):
         """The data as the client's attacker changes them; those of other clients as they are."""
         attacker = self.attackers.get(client)
         return data if attacker is None else attacker.data(data)
+
+    def cohort_data(
+        self, clients: Sequence[int], data: Sequence[ClientData]
+    ) -> Sequence[ClientData]:
+        """The `client_data` of several clients."""
+        return list(map(self.client_data, clients, data))
 
 
 def attacked(job: ClientJob, attackers: Mapping[int, Attacker]) -> ClientJob:

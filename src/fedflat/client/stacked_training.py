@@ -6,8 +6,8 @@ the same broadcast and store tensors of the same shapes. Other clients train in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count, repeat
 from typing import Any
@@ -32,9 +32,10 @@ from fedflat.client.training import (
     task_batches,
 )
 from fedflat.core.flat import Model
-from fedflat.core.messages import ReplyBatch
+from fedflat.core.messages import Extras, ReplyBatch
 from fedflat.core.seeds import request_seed, torch_generator
 from fedflat.data.batch import Batch, Tensors, each, rows, stacked
+from fedflat.data.cohort import CohortData
 from fedflat.data.examples import AnyExamples, ClientData
 
 
@@ -82,10 +83,9 @@ def alike(job: ClientJob, requests: RequestColumns, data: Sequence[ClientData]) 
     """Whether all of these clients can share a stack: they have the same `signature`."""
     if not requests.broadcast.instruction.stackable:
         return len(requests) == 1
-    if len({one.size for one in data}) > 1:
-        return False
-    if requests.states is None and job.local.orders is None and job.learner.task.trains_on_all:
-        return True
+    ordered = job.local.orders is not None or not job.learner.task.trains_on_all
+    if isinstance(data, CohortData) and requests.states is None and not ordered:
+        return True  # without looking at each client
     return len({signature(job, *one) for one in zip(requests, data, strict=True)}) == 1
 
 
@@ -99,10 +99,7 @@ def run_stack(
 
     The replies and new states have a row per client.
     """
-    reply_batch, state = Stack(
-        requests.broadcast.instruction.job(job), batched, requests, data
-    ).run()
-    return replace(reply_batch, requests=requests.ids), state
+    return Stack(requests.broadcast.instruction.job(job), batched, requests, data).run()
 
 
 class Stack:
@@ -117,7 +114,7 @@ class Stack:
     ) -> None:
         self.job, self.batched, self.requests = job, batched, requests
         self.clients = tuple(requests.clients)
-        self.data = list(map(job.client_data, self.clients, data))
+        self.data = job.cohort_data(self.clients, data)
         self.broadcast = requests.broadcast
         self.count = len(requests)
         self.examples = len(data[0])
@@ -174,8 +171,28 @@ class Stack:
         reply_batch = self._reply_batch(delta, result.buffers, *more)
         return reply_batch, {piece.key: v.state for piece, v in stack if v.state}
 
-    def _reply_batch(self, delta: Tensor, buffers: Tensor, samples: int, *more: Any) -> ReplyBatch:
-        return ReplyBatch(self.clients, delta, buffers, self.examples, samples, *more)
+    def _reply_batch(
+        self,
+        delta: Tensor,
+        buffers: Tensor,
+        samples: int,
+        extras: Extras,
+        metrics: Mapping[str, Tensor],
+        steps: int = 1,
+        own: Model | None = None,
+    ) -> ReplyBatch:
+        return ReplyBatch(
+            self.clients,
+            delta,
+            buffers,
+            self.examples,
+            samples,
+            extras,
+            metrics,
+            steps,
+            own,
+            self.requests.ids,
+        )
 
     @cached_property
     def _state(self) -> ClientState:
@@ -230,7 +247,7 @@ class Stack:
             for _ in range(
                 self.job.local.planned_steps(self.broadcast.round, self.clients[0], self.examples)
             ):
-                yield self._batch(indices)
+                yield self._batch(indices) if self._index is None else self._taken(self._index)
             return
         seed, t, again = self.job.seed, self.broadcast.round, self.broadcast.repetition
         rngs = (
@@ -264,6 +281,8 @@ class Stack:
     @cached_property
     def _examples(self) -> AnyExamples | None:
         """The set that all clients' examples are in, if it is one."""
+        if isinstance(self.data, CohortData):
+            return self.data.examples
         one = self.data[0].examples
         return one if all(d.examples is one for d in self.data) else None
 
@@ -284,6 +303,8 @@ class Stack:
     @cached_property
     def _index(self) -> Tensor | None:
         """Indices of all clients' examples, if they share one set."""
+        if isinstance(self.data, CohortData):
+            return self.data.rows
         return None if self._examples is None else torch.stack([d.index for d in self.data])
 
     def _batch(self, indices: Tensor, rngs: list[torch.Generator] | None = None) -> Batch:
@@ -292,7 +313,11 @@ class Stack:
         if self._index is None or rngs is not None:
             clients = zip(self.data, indices, rngs or repeat(None, self.count), strict=True)
             return stacked([data.batch(indices, dtype, rng) for data, indices, rng in clients])
-        index = self._index.gather(1, indices.to(self._index.device))
+        return self._taken(self._index.gather(1, indices.to(self._index.device)))
+
+    def _taken(self, index: Tensor) -> Batch:
+        """The examples at each client's row of ``index``, in the set that all clients share."""
+        dtype = self.job.learner.dtype
         batch = self.data[0].examples.batch(index.flatten(), dtype)
         rows_of: Batch = each(lambda t: t.unflatten(0, index.shape), batch)
         return rows_of

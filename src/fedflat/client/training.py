@@ -7,7 +7,7 @@ in a worker process, or on another machine of the same kind. It can be repeated 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -60,6 +60,12 @@ class ClientJob:
 
     def client_data(self, client: int, data: ClientData) -> ClientData:
         """The data that a client trains on. An `AttackedJob` changes those of its attackers."""
+        return data
+
+    def cohort_data(
+        self, clients: Sequence[int], data: Sequence[ClientData]
+    ) -> Sequence[ClientData]:
+        """The `client_data` of several clients."""
         return data
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import Any, ClassVar, Protocol, Self
 
 import torch
@@ -257,11 +257,6 @@ class ClientData:
     """Change of the raw inputs in training, before augmentation."""
 
     def __len__(self) -> int:
-        return self.index.shape[0]
-
-    @cached_property
-    def size(self) -> int:
-        """The number of examples."""
         return self.index.shape[0]
 
     @property

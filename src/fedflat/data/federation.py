@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fedflat.data.batch import each
+from fedflat.data.cohort import CohortData
 from fedflat.data.domains import Domain
 from fedflat.data.examples import AnyExamples, ClientData, Examples
 from fedflat.data.info import NAMED, DataInfo
@@ -162,6 +163,10 @@ class Federation(ABC):
     def data(self, client: int) -> ClientData:
         """The examples of ``client`` for training, and its own test examples."""
 
+    def cohort(self, clients: Sequence[int]) -> Sequence[ClientData]:
+        """The `data` of several clients."""
+        return list(map(self.data, clients))
+
     def own_test(self, client: int) -> ClientData | None:
         """The own test examples of ``client``, if the data were split within clients."""
         return self.data(client).own_test
@@ -229,16 +234,22 @@ class PartitionedFederation(Federation):
         return [len(part) for part in self.parts]
 
     def data(self, client: int) -> ClientData:
-        data = self._data.get(client)
-        if data is None:
-            held_out = None if self.held_out is None else self.held_out[client]
-            data = self._data[client] = ClientData(self.train, self.parts[client], held_out)
-        return data
+        return ClientData(
+            self.train, self.parts[client], None if self.held_out is None else self.held_out[client]
+        )
+
+    def cohort(self, clients: Sequence[int]) -> Sequence[ClientData]:
+        if self._table is None:
+            return super().cohort(clients)
+        rows = torch.from_numpy(np.array(clients)).to(self._table.device)
+        return CohortData(self.train, self._table.index_select(0, rows))
 
     @cached_property
-    def _data(self) -> dict[int, ClientData]:
-        """The data of clients that were asked for."""
-        return {}
+    def _table(self) -> Tensor | None:
+        """The indices of all clients as rows, if they hold equally many and no test examples."""
+        if self.held_out is not None or len(set(self._sizes)) > 1:
+            return None
+        return torch.stack(list(self.parts))
 
     def skew(self) -> Skew:
         counts = [

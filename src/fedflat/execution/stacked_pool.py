@@ -88,7 +88,7 @@ class StackedPool(ClientPool):
         if len(requests) < min(self.capacity, left) or len(set(requests.ids)) < len(requests):
             return None
         try:
-            data = list(map(self.fed.data, requests.clients))
+            data = self.fed.cohort(requests.clients)
             return data if alike(self.job, requests, data) else None
         except Exception:  # of one client
             return None

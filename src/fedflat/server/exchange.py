@@ -56,7 +56,7 @@ class SlotExchange:
     @property
     def cohort(self) -> list[int]:
         """All clients, each once."""
-        return list(dict.fromkeys(client for chain in self.chains for client in chain))
+        return list(dict.fromkeys(chain.from_iterable(self.chains)))
 
     def chains_for(self, broadcast: Broadcast) -> Sequence[Chain]:
         """The chains for training; for other instructions each client is asked on its own."""
@@ -155,11 +155,9 @@ class Exchange:
     ) -> RequestBatch:
         """Requests to all clients of a slot."""
         broadcasts = self.broadcasts(broadcast, slot_exchange.cohort)
-        asked = [
-            client
-            for client, sent in broadcasts.items()
-            if (client, sent.repetition) not in unanswered
-        ]
+        asked = list(broadcasts)
+        if unanswered:
+            asked = [one for one in asked if (one, broadcasts[one].repetition) not in unanswered]
         return slot_exchange.requests(self.clients, broadcasts, asked)
 
     def broadcasts(self, broadcast: Broadcast, cohort: Sequence[int]) -> dict[int, Broadcast]:

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import ClassVar
 
 from torch import Tensor
@@ -294,8 +295,8 @@ class ServerModels:
         chain of several clients where it declares that it has no chains.
         """
         selection = self.topology.select(self.population, t)
-        chains = [chain for chains in selection.values() for chain in chains]
-        clients = [client for chain in chains for client in set(chain)]
+        chains = list(chain.from_iterable(selection.values()))
+        clients = list(chain.from_iterable(map(set, chains)))
         unknown = set(selection) - set(self.slots)
         if (
             unknown
@@ -307,7 +308,7 @@ class ServerModels:
                 f"{self.topology} must ask different clients in round {t}, from slots among "
                 f"{', '.join(self.slots)}, found {shown(selection)}."
             )
-        if not self.topology.has_chains and any(len(chain) > 1 for chain in chains):
+        if not self.topology.has_chains and max(map(len, chains)) > 1:
             raise FedflatError(
                 f"{self.topology} selects a chain of several clients in round {t}, but its "
                 f"has_chains is False, found {shown(selection)}. Set has_chains to True."
