@@ -201,8 +201,9 @@ def merge_config(saved: Mapping[str, Any], now: Mapping[str, Any]) -> ExecutionC
             "cannot be read from its folder. Resume it in Python: fedflat.resume(folder, "
             "on_round_end=...), or on_round_end=[] to continue without it."
         )
-    for name in _REGISTERED.keys() & saved.keys() - new.keys():
-        _check_registered(name, saved[name])
+    for name in _REGISTERED:
+        if name in saved and name not in new:
+            _check_registered(name, saved[name])
     return ExecutionConfig(**{**saved, **new})
 
 
