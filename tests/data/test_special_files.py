@@ -240,7 +240,7 @@ def test_too_many_pixels_are_not_decoded(tmp_path: Path, name: str, side: int) -
 def test_more_pixels_may_be_allowed(tmp_path: Path) -> None:
     """Beyond the limit of Pillow, which stays as it was."""
     before = Image.MAX_IMAGE_PIXELS
-    Image.new("L", (40_000, 5_000)).save(tmp_path / "wide.png")
+    Image.new("1", (40_000, 5_000)).save(tmp_path / "wide.png")
     with (
         pytest.raises(DataError, match="max_pixels=200000000 in the data set"),
         opened(tmp_path / "wide.png", 2**26),
@@ -308,7 +308,7 @@ def test_exif_data_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
 
 def test_large_files_take_little_memory(tmp_path: Path) -> None:
     """A process that may not take 1 GB more refuses 169 million pixels in 20 kB."""
-    Image.new("L", (13_000, 13_000)).save(tmp_path / "large.png")
+    Image.new("1", (13_000, 13_000)).save(tmp_path / "large.png")
     script = (
         "import resource, sys\nfrom fedflat.data.files.pictures import Picture\nimport PIL.Image, numpy, torch\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"

@@ -112,7 +112,10 @@ def in_a_notebook(code: str, folder: Path) -> tuple[str, str]:
 
 
 @pytest.mark.filterwarnings("default")  # what a kernel's client leaves behind is not ours
-@pytest.mark.parametrize("way", [as_script, from_standard_input, in_a_notebook])
+@pytest.mark.parametrize(
+    "way",
+    [as_script, in_a_notebook, pytest.param(from_standard_input, marks=pytest.mark.slow)],
+)
 def test_the_readmes_example(way: Callable[[str, Path], tuple[str, str]], tmp_path: Path) -> None:
     """No guard anywhere: workers do without the main module; what is defined there stays here, or
     is refused."""

@@ -74,7 +74,7 @@ CASES = {
         f"street({TINY}, examples=4)",
         "segmentation()",
         "small_unet(width=4)",
-        24,
+        12,
         0.05,
         "miou",
         "mIoU",
@@ -94,13 +94,13 @@ CASES = {
         "sayings(clients=6, examples=6, length=24)",
         "next_character()",
         "char_lstm(embedding=4, hidden=8, layers=1)",
-        40,
+        20,
         0.5,
         "accuracy",
         "character accuracy",
     ),
     "regression": Case(
-        "diabetes(clients=6)", "regression()", "mlp(hidden=[8])", 60, 0.01, "rmse", "RMSE", False
+        "diabetes(clients=6)", "regression()", "mlp(hidden=[8])", 30, 0.01, "rmse", "RMSE", False
     ),
 }
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)

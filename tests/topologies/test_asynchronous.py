@@ -240,12 +240,11 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(method: str, tmp_path: P
     along."""
     exp = experiment(method, topology=SLOW, rounds=9)
     begin(exp, tmp_path / "whole")
-    for stop in (3, 5):
-        with pytest.raises(KeyboardInterrupt):
-            begin(exp, tmp_path / f"part{stop}", stop=stop)
-        go_on(exp, tmp_path / f"part{stop}")
-        assert final(tmp_path / f"part{stop}") == final(tmp_path / "whole")
-        assert timeless(rows(tmp_path / f"part{stop}")) == timeless(rows(tmp_path / "whole"))
+    with pytest.raises(KeyboardInterrupt):
+        begin(exp, tmp_path / "part", stop=5)
+    go_on(exp, tmp_path / "part")
+    assert final(tmp_path / "part") == final(tmp_path / "whole")
+    assert timeless(rows(tmp_path / "part")) == timeless(rows(tmp_path / "whole"))
 
 
 @pytest.mark.slow
