@@ -18,6 +18,7 @@ from typing import TypeGuard, cast
 import pytest
 
 import fedflat
+import sources
 from fedflat.registry.builtin_modules import HOMES, KIND_HOMES
 from fedflat.registry.specs import KINDS
 
@@ -151,9 +152,8 @@ def module_of(call: ast.Call) -> str:
     return UNREADABLE
 
 
-@cache
 def tree_of(name: str) -> ast.Module:
-    return ast.parse(PATHS[name].read_text())
+    return sources.tree_of(PATHS[name])
 
 
 @cache

@@ -54,9 +54,19 @@ def test_kinds_are_listed_without_making_presets() -> None:
     assert "fedflat.papers.presets.eccv22" not in done.stdout.splitlines()[-1].split()
 
 
-def test_importing_a_name_brings_what_it_needs() -> None:
-    """But not scikit-learn: its digits are read from its file, which is faster than importing
-    it."""
-    code = "import fedflat, sys; fedflat.digits(clients=5).open(0); print(*{'torch', 'sklearn'} & set(sys.modules))"
+def test_data_sets_and_runs_import_what_they_need() -> None:
+    """Not scikit-learn: its digits and diabetes are read from its files, which is faster than
+    importing it. No other executor imports Ray."""
+    code = (
+        "import fedflat, sys\n"
+        "from fedflat.registry.specs import registered\n"
+        "fedflat.digits(clients=5).open(0)\n"
+        "fedflat.diabetes(clients=5).open(0)\n"
+        "assert list(registered('data set'))\n"
+        "print(*{'torch', 'sklearn', 'PIL'} & set(sys.modules))\n"
+        "fedflat.run('fedavg', on='digits(lda(0), clients=12)', rounds=1, quiet=True)\n"
+        "assert 'ray' in [one.name for one in registered('executor')]\n"
+        "print('ray' in sys.modules)\n"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "torch\n"
+    assert done.stdout == "torch\nFalse\n"

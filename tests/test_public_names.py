@@ -6,12 +6,12 @@ import ast
 import inspect
 import pkgutil
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
 import fedflat
 from fedflat.registry.specs import registered
+from sources import SOURCES, name_of, tree_of
 
 
 def test_sorted_and_listed_once() -> None:
@@ -56,11 +56,10 @@ def test_no_public_name_is_also_a_module() -> None:
 
 def test_one_class_name_one_module() -> None:
     """A reader who meets a class name finds one class of that name."""
-    home = Path(fedflat.__file__).parent
     defined: dict[str, set[str]] = {}
-    for path in home.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in SOURCES:
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                defined.setdefault(node.name, set()).add(path.relative_to(home).as_posix())
+                defined.setdefault(node.name, set()).add(name_of(path))
     assert len(defined) > 300
     assert {name: paths for name, paths in defined.items() if len(paths) > 1} == {}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import torch
 
@@ -39,11 +36,3 @@ def test_it_is_scikit_learns() -> None:
 def test_its_text_is_like_that_of_other_sets() -> None:
     output = "diabetes(quantity_skew(sigma=0.5), clients=8)"
     assert repr(parse(output, "data set")) == output
-
-
-def test_scikit_learn_is_not_imported() -> None:
-    code = (
-        "import fedflat, sys; fedflat.diabetes(clients=5).open(0); print('sklearn' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"

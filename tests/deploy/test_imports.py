@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-import fedflat
-
-HOME = Path(fedflat.__file__).parent
+from sources import SOURCES, name_of, tree_of
 
 
 def importers(package: str) -> set[str]:
     """The modules that import a package, at the top or when needed."""
     found = set()
-    for path in HOME.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in SOURCES:
+        for node in ast.walk(tree_of(path)):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [one.name for one in node.names] if isinstance(node, ast.Import) else []
             if any(name.split(".")[0] == package for name in names):
-                found.add(path.relative_to(HOME).as_posix())
+                found.add(name_of(path))
     return found
 
 
