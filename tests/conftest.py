@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from execution.warm import warm_processes
 from fedflat.registry import plugins
 
 # Some virtual machines claim matrix tiles (AMX) that they cannot run: tests of bfloat16 would end
@@ -69,6 +68,8 @@ def files_need_not_survive_a_power_cut() -> Iterator[None]:
 @pytest.fixture
 def warm_workers() -> Iterator[None]:
     """Worker processes of the test are forked from one that has imported PyTorch."""
+    from execution.warm import warm_processes
+
     with warm_processes():
         yield
 
