@@ -67,6 +67,28 @@ class CountingPool(ClientPool):
         return [run_client(self.job, request, self.fed.data(request.client))]
 
 
+class OneByOne:
+    """An executor whose pool has `run` and nothing else."""
+
+    @contextmanager
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[OneByOne]:
+        self.job, self.fed = job, fed
+        yield self
+
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        for request in requests:
+            yield run_client(self.job, request, self.fed.data(request.client))
+
+
+@pytest.mark.parametrize("topology", ["star()", "chains(cut=1)", "asynchronous(buffer=2)"])
+def test_a_pool_needs_only_run(topology: str) -> None:
+    settings = RUN | {"topology": topology, "clients_per_round": 2}
+    there = ff.run("fedsam(rho=0.1)", executor=OneByOne(), quiet=True, **settings)
+    here = ff.run("fedsam(rho=0.1)", executor=Counting(), quiet=True, **settings)
+    assert torch.equal(there.model.params, here.model.params)
+    assert there.rows[-1]["up"] == here.rows[-1]["up"] > 0
+
+
 def test_the_executor_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, runtime_checkable
@@ -26,9 +25,10 @@ __all__ = [
     "ClientsUnreachable",
     "Executor",
     "ForwardPool",
+    "Pool",
     "PoolOutcome",
     "RemoteClientPool",
-    "SequentialClientPool",
+    "SequentialPool",
     "StatefulPool",
     "Then",
     "WorkLeft",
@@ -45,8 +45,20 @@ class ClientsUnreachable(FedflatError):
         super().__init__(f"{reason} The run can be resumed.")
 
 
+class Pool(Protocol):
+    """The clients of one run: anything whose `run` answers requests."""
+
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        """Yield the outcomes of all requests, in their order, a `ReplyBatch` at its first one.
+
+        A request is taken from the sequence as late as possible: it has the state that the client
+        has then. An error in a client is an outcome, a `ClientFailure`, and no error of the pool.
+        """
+        ...
+
+
 class ClientPool(ABC):
-    """The clients of one run, behind whatever carries requests to them.
+    """A pool that works on several requests at a time, behind whatever carries requests to clients.
 
     A pool of your own defines `submit` and `collect`; the order and the number of requests are the
     scheduler's (`fedflat.execution.scheduler`). An error in a client is an outcome, a
@@ -123,9 +135,7 @@ class StatefulPool(Protocol):
 class Executor(Protocol):
     """Anything whose `open` gives a client pool."""
 
-    def open(
-        self, job: ClientJob, fed: Federation, source: Source
-    ) -> AbstractContextManager[ClientPool]:
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> AbstractContextManager[Pool]:
         """Open a pool for one run, as a context manager.
 
         Args:
@@ -156,25 +166,12 @@ ExecutorLike = str | Executor
 """An executor, or the name of one of fedflat's."""
 
 
-class SequentialClientPool(ClientPool):
+class SequentialPool(ABC):
     """A pool in this process, with one request at a time: a second one would only take memory."""
 
-    def __init__(self) -> None:
-        self.queue: deque[Request] = deque()
-
-    def begin(self) -> None:
-        """Drop the requests of an exchange that was given up."""
-        self.queue.clear()
-
-    def accepts(self, ahead: int) -> bool:
-        """Whether no request is waiting."""
-        return ahead == 0
-
-    def submit(self, request: Request) -> None:
-        self.queue.append(request)
-
-    def collect(self) -> Sequence[PoolOutcome]:
-        return [self.answer(self.queue.popleft())] if self.queue else []
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        """Yield the outcomes of all requests; each request is answered when it is asked for."""
+        return map(self.answer, requests)
 
     @abstractmethod
     def answer(self, request: Request) -> PoolOutcome:

@@ -11,9 +11,9 @@ import torch
 from fedflat.client.training import ClientJob, Request
 from fedflat.data.federation import Federation
 from fedflat.execution.client_pool import (
-    ClientPool,
+    Pool,
     PoolOutcome,
-    SequentialClientPool,
+    SequentialPool,
     Source,
     run_or_fail,
     threads,
@@ -37,7 +37,7 @@ class InProcess(TextSpec):
     threads: int | None = None
 
     @contextmanager
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Pool]:
         """Open a pool that works on one request at a time."""
         keep_memory()
         small = job.learner.flat.layout.dim < SMALL
@@ -45,9 +45,8 @@ class InProcess(TextSpec):
             yield _InProcessPool(job, fed)
 
 
-class _InProcessPool(SequentialClientPool):
+class _InProcessPool(SequentialPool):
     def __init__(self, job: ClientJob, fed: Federation) -> None:
-        super().__init__()
         self.job, self.fed = job, fed
 
     def answer(self, request: Request) -> PoolOutcome:

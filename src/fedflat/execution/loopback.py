@@ -7,18 +7,17 @@ from dataclasses import replace
 from fedflat.client.training import Request
 from fedflat.core.failures import ClientFailure
 from fedflat.core.messages import Broadcast
-from fedflat.execution.client_pool import PoolOutcome, SequentialClientPool
+from fedflat.execution.client_pool import PoolOutcome, SequentialPool
 from fedflat.execution.client_runtime import ClientRuntime
 from fedflat.execution.state_ids import StateIds
 from fedflat.execution.wire_envelope import message_id
 from fedflat.execution.wire_format import ClientReply, RequestMessage, decode, encode
 
 
-class LoopbackPool(SequentialClientPool):
+class LoopbackPool(SequentialPool):
     """Encodes each request, lets a `ClientRuntime` answer it, and decodes the answer."""
 
     def __init__(self, runtime: ClientRuntime) -> None:
-        super().__init__()
         self.runtime = runtime
         self.bytes_sent = 0
         """Bytes of all messages; a broadcast counts once for all requests in a row."""

@@ -25,7 +25,7 @@ from fedflat.client.training import Request
 from fedflat.core.failures import ClientFailure
 from fedflat.core.messages import Broadcast, Reply
 from fedflat.errors import FedflatError, NotFinite, RunError
-from fedflat.execution.client_pool import ClientPool, Executor
+from fedflat.execution.client_pool import Executor, Pool
 from fedflat.experiments.devices import fleet_of
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.initializers import MATCHING, Pretrained, fit_weights
@@ -76,7 +76,7 @@ def collect_descriptions(
 
 def _describe(
     setup: RunSetup,
-    pool: ClientPool,
+    pool: Pool,
     store: DescriptionStore,
     describer: Describer,
     clients: Sequence[int],
@@ -178,7 +178,7 @@ def _broadcast(setup: RunSetup, describer: Describer, earlier: TrainFirst) -> Br
     )
 
 
-def _replies(pool: ClientPool, broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Reply]:
+def _replies(pool: Pool, broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Reply]:
     """The replies of all these clients; a missing one is an error."""
     requests = [
         Request(client, broadcast, {}, f"before/{broadcast.instruction}/{client}")

@@ -38,7 +38,7 @@ from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.data.info import VALIDATION
 from fedflat.errors import FedflatError
-from fedflat.execution.client_pool import ClientPool, ForwardPool
+from fedflat.execution.client_pool import ForwardPool, Pool
 from fedflat.execution.client_states import ClientStates
 from fedflat.experiments.eval_models import EvalModels, Routing, eval_models_of
 from fedflat.experiments.evaluated_examples import with_fewer_tests
@@ -109,7 +109,7 @@ def score(
 
 
 def client_tests(
-    pool: ClientPool,
+    pool: Pool,
     registry: ClientRegistry,
     score: str,
     request: str,
@@ -160,7 +160,7 @@ def client_tests(
 class Evaluator:
     """Evaluates the models of a run, on test sets and at clients."""
 
-    pool: ClientPool
+    pool: Pool
     learner: Learner
     fed: Federation
     registry: ClientRegistry
@@ -318,7 +318,7 @@ class SlotEvaluator(Evaluator):
         return _means(own, {slot: len(members) for slot, members in several.items()})
 
 
-def open_evaluator(setup: RunSetup, reported: ReportedModels, pool: ClientPool) -> Evaluator:
+def open_evaluator(setup: RunSetup, reported: ReportedModels, pool: Pool) -> Evaluator:
     """The evaluator of a run: by its server models, the pieces of its clients, and its attack."""
     exp, job = setup.exp, setup.job
     several = len(setup.server.slots) > 1 or type(exp.topology).route is not Topology.route
@@ -345,7 +345,7 @@ def open_evaluator(setup: RunSetup, reported: ReportedModels, pool: ClientPool) 
     )
 
 
-def forward_of(pool: ClientPool, learner: Learner) -> Forward:
+def forward_of(pool: Pool, learner: Learner) -> Forward:
     """What computes the outputs on test sets: the pool if it can and if it pays, by an estimate."""
     if not isinstance(pool, ForwardPool) or torch.device(learner.device).type != "cpu":
         return forward_here

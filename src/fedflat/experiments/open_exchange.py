@@ -8,7 +8,7 @@ from functools import partial
 
 from fedflat.client.diagnosis import diagnose
 from fedflat.client.training import Request
-from fedflat.execution.client_pool import ClientPool
+from fedflat.execution.client_pool import Pool
 from fedflat.experiments.devices import fleet_of
 from fedflat.experiments.prepare import attacked_run
 from fedflat.experiments.reported_models import run_info
@@ -29,7 +29,7 @@ from fedflat.topologies.async_exchange import AsyncExchange
 from fedflat.topologies.chain_exchange import ChainExchange
 
 
-def open_exchanges(setup: RunSetup, pool: ClientPool) -> Exchanges:
+def open_exchanges(setup: RunSetup, pool: Pool) -> Exchanges:
     """The exchanges of a run. A star without clock and attack uses the plain classes."""
     exp, job, method = setup.exp, setup.job, setup.exp.method
     found = Exchanges(

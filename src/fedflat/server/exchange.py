@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 from fedflat.client.piece import ClientState
 from fedflat.client.training import ClientJob
 from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch, aggregate
-from fedflat.execution.client_pool import ClientPool
+from fedflat.execution.client_pool import Pool
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.request_batch import RequestBatch, Unanswered
 from fedflat.server.aggregators import Aggregator
@@ -105,7 +105,7 @@ class Exchange:
     """Sends the broadcasts of a round to clients and aggregates their replies in cohort order."""
 
     settings: ExchangeSettings
-    pool: ClientPool
+    pool: Pool
     collector: ReplyCollector
     plan: Plan = every_client_answers
     in_flight: dict[int, Broadcast] = field(default_factory=dict)
@@ -245,7 +245,7 @@ class Exchanges:
     """`Exchange`, or what the topology needs in place of it."""
     settings: ExchangeSettings
     replies: ReplySettings
-    pool: ClientPool
+    pool: Pool
     info: RunInfo
     observers: Sequence[ModelAverage | ClientEvaluation] = ()
     """Averages and evaluations that need every reply."""
