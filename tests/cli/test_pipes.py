@@ -91,8 +91,8 @@ def test_a_reader_leaves_after_the_first_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("both", "quiet"),
     [
-        (True, ()),
         (False, ("--quiet",)),
+        pytest.param(True, (), marks=pytest.mark.slow),
         pytest.param(True, ("--quiet",), marks=pytest.mark.slow),
         pytest.param(False, (), marks=pytest.mark.slow),
     ],

@@ -340,7 +340,7 @@ def test_random_problems(text: str, data: st.DataObject) -> None:
     plan = random_plan(
         seed,
         problem,
-        6,
+        4,
         cohort=(1, draw(st.integers(1, clients))),
         batch=draw(st.sampled_from([None, 1, 2, 3, 4])),
         epochs=draw(st.integers(1, 3)),
