@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from fedflat.execution import shared_answers
-from fedflat.execution.pickling import dumps_apart, loads
+from fedflat.execution.pickling import dumps, dumps_apart, loads, loads_each
 from fedflat.execution.shared_answers import LEAST, SHARED, SharedAnswers
 
 
@@ -37,3 +37,10 @@ def test_what_does_not_fit_is_left_to_the_pipe() -> None:
         assert memory.write(*dumps_apart(tensors, LEAST)) is None
     finally:
         memory.close()
+
+
+def test_messages_that_are_sent_at_once() -> None:
+    tensor, number = loads_each(dumps(torch.arange(3)) + dumps(5))
+    assert tensor.tolist() == [0, 1, 2]
+    assert number == 5
+    assert list(loads_each(b"")) == []

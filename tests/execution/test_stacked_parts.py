@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import fedflat as ff
+from fedflat.client.request_columns import RequestColumns
 from fedflat.client.training import ClientJob, Request
 from fedflat.core.failures import ClientFailure
 from fedflat.core.messages import Broadcast
@@ -31,21 +32,11 @@ class Recorded:
 
     def __init__(self) -> None:
         self.parts: list[list[int]] = []
-        self.waiting: list[PoolOutcome] = []
 
-    def begin(self) -> None:
-        self.waiting = []
-
-    def submit_part(self, part: Sequence[Request]) -> None:
-        self.parts.append([request.client for request in part])
-        self.waiting += [ClientFailure(one.client, one.id, "crashed") for one in part]
-
-    def collect(self) -> Sequence[PoolOutcome]:
-        outcome = self.waiting.pop()
-        return [outcome]
-
-    def recover(self) -> None:
-        pass
+    def run_parts(self, parts: Iterable[RequestColumns]) -> Iterator[PoolOutcome]:
+        for part in parts:
+            self.parts.append(list(part.clients))
+            yield from (ClientFailure(one.client, one.id, "crashed") for one in part)
 
 
 def parts(clients: int, most: int, *, other: frozenset[int] = frozenset()) -> list[list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FunctionType
@@ -112,6 +112,18 @@ def loads(message: bytes, arrays: Sequence[memoryview] = (), *, device: str | No
         return pickle.loads(message, buffers=arrays)
     finally:
         _place.reset(before)
+
+
+def loads_each(messages: bytes, *, device: str | None = None) -> Iterator[Any]:
+    """The values of several `dumps` one after the other, their tensors as in `loads`."""
+    stream = io.BytesIO(messages)
+    while stream.tell() < len(messages):
+        before = _place.set(device)
+        try:
+            value = pickle.load(stream)
+        finally:
+            _place.reset(before)
+        yield value
 
 
 def opened(message: bytes, arrays: Sequence[memoryview] = (), *, device: str | None = None) -> Any:

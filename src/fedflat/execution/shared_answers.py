@@ -66,7 +66,8 @@ class SharedAnswers:
     def read(self, message: bytes) -> Answer:
         """The answer of a message, with copies of its tensors: the worker may write the next."""
         content, places = pickle.loads(memoryview(message)[len(SHARED) :])
-        copies = [memoryview(bytearray(self.memory[at : at + size])) for at, size in places]
+        with memoryview(self.memory) as memory:
+            copies = [memoryview(bytearray(memory[at : at + size])) for at, size in places]
         return Answer(content, copies)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedflat.client.learner import Learner
+from fedflat.client.request_columns import RequestColumns
 from fedflat.client.stacked_gradients import unstackable
 from fedflat.client.training import ClientJob, Request
 from fedflat.data.batch import Batch
@@ -16,6 +17,7 @@ from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source, threads
 from fedflat.execution.devices import check_workers, read_devices, worker_devices
+from fedflat.execution.request_batch import columns_of
 from fedflat.execution.stacked_pool import StackedPool, stack_capacity
 from fedflat.execution.workers import WorkerPool, open_workers
 from fedflat.kernels.allocator import keep_memory
@@ -99,6 +101,14 @@ def part_size(cohort: int, workers: int, most: int) -> int:
     return max(1, -(-cohort // (workers * turns))) if turns else 1
 
 
+def parts_of(requests: Sequence[Request], size: int) -> Iterator[RequestColumns]:
+    """Cut requests into parts of at most ``size`` with the same broadcast."""
+    while requests:
+        part = columns_of(requests[:size])
+        yield part
+        requests = requests[len(part) :]
+
+
 class PartPool(ClientPool):
     """Cuts a cohort into parts, each of which a worker process trains as stacks.
 
@@ -107,34 +117,23 @@ class PartPool(ClientPool):
 
     def __init__(self, workers: WorkerPool, most: int) -> None:
         self.workers, self.most = workers, most
-        self.size = self.left = 0
-        self.part: list[Request] = []
 
     @property
     def capacity(self) -> int:
-        """The number of clients that are trained at the same time."""
-        return self.workers.capacity * max(1, self.size)
+        """The number of worker processes."""
+        return self.workers.capacity
 
     def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         """Yield the outcomes of all requests, in their order."""
-        self.left = len(requests)
-        self.size = part_size(self.left, self.workers.capacity, self.most)
-        with threads(1):  # the workers use the cores
-            yield from super().run(requests)
+        size = part_size(len(requests), self.workers.capacity, self.most)
+        return self.workers.run_parts(parts_of(requests, size))
 
     def begin(self) -> None:
-        """Drop what was submitted before."""
-        self.part = []
         self.workers.begin()
 
     def submit(self, request: Request) -> None:
-        """Take a request; a full part goes to a worker."""
-        if self.part and self.part[0].broadcast is not request.broadcast:
-            self._send_part()
-        self.part.append(request)
-        self.left -= 1
-        if len(self.part) >= self.size or self.left <= 0:
-            self._send_part()
+        """Let a worker train one client."""
+        self.workers.submit(request)
 
     def collect(self) -> Sequence[PoolOutcome]:
         return self.workers.collect()
@@ -147,7 +146,3 @@ class PartPool(ClientPool):
 
     def recover(self) -> None:
         self.workers.recover()
-
-    def _send_part(self) -> None:
-        self.workers.submit_part(tuple(self.part))
-        self.part = []

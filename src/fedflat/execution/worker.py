@@ -14,7 +14,8 @@ from multiprocessing.connection import Connection, wait
 import torch
 
 from fedflat.client.evaluate import forward_one
-from fedflat.client.training import ClientJob, Request
+from fedflat.client.request_columns import RequestColumns
+from fedflat.client.training import ClientJob
 from fedflat.core.failures import ClientFailure
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast
@@ -22,7 +23,7 @@ from fedflat.data.batch import Tensors
 from fedflat.data.federation import Federation
 from fedflat.execution.client_pool import PoolOutcome, run_or_fail
 from fedflat.execution.main_module import importing
-from fedflat.execution.pickling import dumps, dumps_apart, loads
+from fedflat.execution.pickling import dumps, dumps_apart, loads, loads_each
 from fedflat.execution.profiling.worker_samples import sampled
 from fedflat.execution.shared_answers import LEAST, SharedAnswers
 from fedflat.execution.stacked_pool import StackedPool
@@ -91,23 +92,21 @@ def _die_with_parent() -> None:
 def _serve(line: Connection, job: ClientJob, fed: Federation, shared: SharedAnswers | None) -> None:
     stacks: StackedPool | None = None
     while True:
-        message = loads(line.recv_bytes(), device=job.learner.device)
-        if isinstance(message, Broadcast):
-            broadcast = message
-            continue
-        if isinstance(message, Model):
-            job.learner.load(message)
-            continue
-        if isinstance(message, EvalInputs):
-            _answer_test(line, job, message, shared)
-            continue
-        part = [Request(client, broadcast, state, id) for client, state, id in message]
-        if len(part) == 1:
-            outcomes: Sequence[PoolOutcome] = [run_or_fail(job, part[0], fed.data)]
-        else:
-            stacks = stacks or StackedPool(job, fed, UNLIMITED)
-            outcomes = list(stacks.run(part))
-        answer(line, [_sendable(outcome) for outcome in outcomes], shared)
+        for message in loads_each(line.recv_bytes(), device=job.learner.device):
+            if isinstance(message, Broadcast):
+                broadcast = message
+            elif isinstance(message, Model):
+                job.learner.load(message)
+            elif isinstance(message, EvalInputs):
+                _answer_test(line, job, message, shared)
+            else:
+                part = RequestColumns(broadcast, *message)
+                if len(part) == 1:
+                    outcomes: Sequence[PoolOutcome] = [run_or_fail(job, part[0], fed.data)]
+                else:
+                    stacks = stacks or StackedPool(job, fed, UNLIMITED)
+                    outcomes = list(stacks.run(part))
+                answer(line, [_sendable(outcome) for outcome in outcomes], shared)
 
 
 def _answer_test(

@@ -13,10 +13,11 @@ from itertools import islice
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any
+from typing import Any, TypeVar
 
 from fedflat.client.evaluate import forward_one
 from fedflat.client.learner import Learner
+from fedflat.client.request_columns import RequestColumns
 from fedflat.client.training import ClientJob, Request
 from fedflat.core.failures import CRASHED, ClientFailure
 from fedflat.core.flat import Model
@@ -49,13 +50,15 @@ from fedflat.registry.specs import TextSpec, register
 class EvalBatch:
     """A test batch of which a worker computes the output."""
 
-    place: int
     model: Model
     inputs: EvalInputs
 
 
-Part = tuple[Request, ...] | EvalBatch
-"""Requests with the same broadcast that one worker answers together, or a test batch."""
+PIPE = 2**16
+"""Bytes of messages that are sent at once: a pipe takes so many, and each wakes the worker."""
+Part = RequestColumns | EvalBatch
+"""Requests that one worker answers together, or a test batch."""
+PartT = TypeVar("PartT", RequestColumns, EvalBatch)
 
 
 def cores() -> int:
@@ -181,6 +184,8 @@ class WorkerPool(RemoteClientPool):
         """Whether workers that died are replaced if requests wait."""
         self.sent: dict[Connection, Broadcast | Model] = {}
         """The last broadcast or model of this exchange that each of them got."""
+        self.packed: tuple[Broadcast | Model, bytes] | None = None
+        """The last of them as bytes."""
 
     @property
     def capacity(self) -> int:
@@ -228,13 +233,13 @@ class WorkerPool(RemoteClientPool):
 
     def begin(self) -> None:
         """Answers to requests of earlier exchanges are dropped when they come."""
-        self.exchanges, self.sent = self.exchanges + 1, {}
+        self.exchanges, self.sent, self.packed = self.exchanges + 1, {}, None
         self.queue.clear()
         self.idle = [line for line in self.workers if line not in self.busy]
         self.fill()
 
     def submit(self, request: Request) -> None:
-        self.submit_part((request,))
+        self.submit_part(RequestColumns.of((request,)))
 
     def submit_part(self, part: Part) -> None:
         """Take requests that one worker answers together."""
@@ -257,29 +262,45 @@ class WorkerPool(RemoteClientPool):
         The outputs have the bits of one process with as many threads. A batch without an output is
         computed here, so that an error of the model is raised in this process.
         """
-        self.begin()
-        model, left = learner.flat.model(), iter(batches)
-        running: dict[int, Batch] = {}
-        outputs: dict[int, Any] = {}
-        count = 0
+        model, running = learner.flat.model(), deque[Batch]()
+
+        def parts() -> Iterator[EvalBatch]:
+            for batch in batches:
+                running.append(batch)
+                yield EvalBatch(model, EvalInputs(batch.inputs, (*norms,)))
+
         with threads(self.threads):
-            while True:
-                for batch in islice(left, 2 * self.capacity - len(running)):
-                    self.submit_part(EvalBatch(count, model, EvalInputs(batch.inputs, (*norms,))))
-                    running[count] = batch
-                    count += 1
-                if not running:
-                    return
-                place, batch = next(iter(running.items()))
-                while place not in outputs:
-                    for part, answer in self._collect():
-                        assert isinstance(part, EvalBatch)
-                        outputs[part.place] = _output(answer, self.order.device)
-                output = outputs.pop(place)
+            for _, answer in self._answers(parts()):
+                output, batch = _output(answer, self.order.device), running.popleft()
                 if isinstance(output, Exception):
                     learner.load(model)
                     output = forward_one(learner, batch.inputs, norms)
-                yield running.pop(place), output
+                yield batch, output
+
+    def run_parts(self, parts: Iterable[RequestColumns]) -> Iterator[PoolOutcome]:
+        """Yield the outcomes of all requests, in the order of the parts."""
+        with threads(1):  # the workers use the cores
+            for part, answer in self._answers(parts):
+                outcomes = _outcomes(part, answer, self.order.device)
+                yield from outcomes
+                if any(isinstance(one, ClientFailure) for one in outcomes):
+                    self.recover()
+
+    def _answers(self, parts: Iterable[PartT]) -> Iterator[tuple[PartT, Answer | WorkerDied]]:
+        """Yield each part with its answer, in order; two parts per worker are sent in advance."""
+        self.begin()
+        coming, waiting = iter(parts), deque[PartT]()
+        came: dict[int, Answer | WorkerDied] = {}
+        while True:
+            for part in islice(coming, 2 * self.capacity - len(waiting)):
+                waiting.append(part)
+                self.submit_part(part)
+            if not waiting:
+                return
+            first = waiting.popleft()
+            while id(first) not in came:
+                came |= {id(part): answer for part, answer in self._collect()}
+            yield first, came.pop(id(first))
 
     def _collect(self) -> list[tuple[Part, Answer | WorkerDied]]:
         """Wait for answers of this exchange."""
@@ -315,11 +336,17 @@ class WorkerPool(RemoteClientPool):
         """Give a part to a worker that is idle."""
         line = self.idle.pop()
         self.busy[line] = self.exchanges, part
-        first = part.model if isinstance(part, EvalBatch) else part[0].broadcast
+        first = part.model if isinstance(part, EvalBatch) else part.broadcast
         if self.sent.get(line) is not first:
             self.sent[line] = first
-            _send(line, dumps(first))
-        _send(line, dumps(_content(part)))
+            if self.packed is None or self.packed[0] is not first:
+                self.packed = first, dumps(first)
+            messages = [self.packed[1], dumps(_content(part))]
+            if sum(map(len, messages)) <= PIPE:  # else they would be copied
+                messages = [b"".join(messages)]
+            _send(line, *messages)
+        else:
+            _send(line, dumps(_content(part)))
 
     def _answer(self, line: Connection) -> Answer | WorkerDied:
         """The answer of a worker, or the reason of its death; a dead worker is removed."""
@@ -348,7 +375,7 @@ def _content(part: Part) -> object:
     """What is sent of a part."""
     if isinstance(part, EvalBatch):
         return part.inputs
-    return [(request.client, request.state, request.id) for request in part]
+    return part.clients, part.ids, part.states
 
 
 def _output(answer: Answer | WorkerDied, device: str) -> Any:
@@ -362,7 +389,7 @@ def _output(answer: Answer | WorkerDied, device: str) -> Any:
 
 
 def _outcomes(
-    part: tuple[Request, ...], answer: Answer | WorkerDied, device: str
+    part: RequestColumns, answer: Answer | WorkerDied, device: str
 ) -> Sequence[PoolOutcome]:
     if isinstance(answer, WorkerDied):
         return [
