@@ -85,7 +85,10 @@ def a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("columns", "name"),
-    [(60, "fedsam + swa"), (120, "fedsam(rho=warmup(0.01, 0.05, 20)) + swa(), seed 0")],
+    [
+        pytest.param(60, "fedsam + swa", marks=pytest.mark.slow),
+        (120, "fedsam(rho=warmup(0.01, 0.05, 20)) + swa(), seed 0"),
+    ],
 )
 def test_a_live_line(tmp_path: Path, columns: int, name: str) -> None:
     """One line at every width, with round, accuracy and time left; what goes into a file is
