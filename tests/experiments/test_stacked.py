@@ -269,6 +269,21 @@ def test_a_cohort_of_equal_clients_needs_no_single_requests(
     assert [clients_of_reply(reply) for reply in replies] == [[0, 1], [3]]
 
 
+def test_the_data_of_a_client_are_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In equal and in unequal cohorts."""
+    setup = prepare(four_of_five("feddyn"))
+    opened, data = list[int](), type(setup.fed).data
+    monkeypatch.setattr(
+        type(setup.fed), "data", lambda fed, client: opened.append(client) or data(fed, client)
+    )
+    with Stacked().open(setup.job, setup.fed, setup.source) as pool:
+        cohorts = [requests_to([0, 1, 3]), requests_to([3, 0, 2, 4, 1])]
+        opened.clear()
+        for requests in cohorts:
+            list(pool.run(requests))
+    assert opened == [0, 1, 3, 3, 0, 2, 4, 1]
+
+
 def test_two_broadcasts_are_two_stacks() -> None:
     """Every other client is sent another model: none gets its neighbour's."""
     setup = prepare(four_of_five("feddyn(alpha=0.1)", dtype="float64"))

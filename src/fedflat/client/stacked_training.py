@@ -81,8 +81,6 @@ def signature(job: ClientJob, request: Request, data: ClientData) -> Any:
 
 def alike(job: ClientJob, requests: RequestColumns, data: Sequence[ClientData]) -> bool:
     """Whether all of these clients can share a stack: they have the same `signature`."""
-    if not requests.broadcast.instruction.stackable:
-        return len(requests) == 1
     ordered = job.local.orders is not None or not job.learner.task.trains_on_all
     if isinstance(data, CohortData) and requests.states is None and not ordered:
         return True  # without looking at each client

@@ -61,6 +61,8 @@ class StackedPool(ClientPool):
     def __init__(self, job: ClientJob, fed: Federation, capacity: int | None = None) -> None:
         self.job, self.fed, self.batched = job, fed, StackedGradients(job.learner)
         self._capacity = capacity or stack_capacity(job)
+        self.opened: dict[int, ClientData] = {}
+        """Data of clients that are submitted next."""
         self.begin()
 
     @property
@@ -85,13 +87,19 @@ class StackedPool(ClientPool):
 
     def _data(self, requests: RequestColumns, left: int) -> Sequence[ClientData] | None:
         """The data of clients that form the next stack; None if it must be found one by one."""
-        if len(requests) < min(self.capacity, left) or len(set(requests.ids)) < len(requests):
+        count = len(requests)
+        if count < min(self.capacity, left) or len(set(requests.ids)) < count:
+            return None
+        if not requests.broadcast.instruction.stackable:
             return None
         try:
             data = self.fed.cohort(requests.clients)
-            return data if alike(self.job, requests, data) else None
+            if alike(self.job, requests, data):
+                return data
         except Exception:  # of one client
             return None
+        self.opened = dict(zip(requests.clients, data, strict=True))
+        return None
 
     def begin(self) -> None:
         self.groups: dict[Any, list[tuple[Request, ClientData]]] = {}
@@ -105,7 +113,9 @@ class StackedPool(ClientPool):
 
     def submit(self, request: Request) -> None:
         try:
-            data = self.fed.data(request.client)
+            data = self.opened.pop(request.client, None)
+            if data is None:
+                data = self.fed.data(request.client)
         except Exception as error:
             self.failures.append(ClientFailure.by(error, request.client, request.id))
             return
