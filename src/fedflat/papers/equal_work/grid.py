@@ -105,7 +105,7 @@ COLUMNS = {
     "shakespeare": WorkColumn(
         title="Shakespeare, a role per client, LSTM",
         rounds=40, window=8, target=20.0,
-        rates=(0.5, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0), half=(0.5, 1.0, 2.0, 4.0),
+        rates=(1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0), half=(1.5, 3.0, 6.0, 12.0),
         settings={
             "on": "shakespeare(clients=100, most=200, stride=10)", "clients_per_round": 10,
             "local_epochs": 1, "batch_size": 20, "clip": 10.0, "eval_every": 4,
