@@ -113,6 +113,7 @@ class Stack:
         self.job, self.batched, self.requests = job, batched, requests
         self.clients = tuple(requests.clients)
         self.data = job.cohort_data(self.clients, data)
+        self.first = self.data[0]
         self.broadcast = requests.broadcast
         self.count = len(requests)
         self.examples = len(data[0])
@@ -161,7 +162,7 @@ class Stack:
             delta = piece.upload(v, delta)
         weights = result.weights(self.examples) if self.job.learner.task.weighs else {}
         metrics = {"loss": result.loss.double(), **measured(stack), **weights}
-        if self.broadcast.instruction.tests and self.data[0].own_test is not None:
+        if self.broadcast.instruction.tests and self.first.own_test is not None:
             metrics["own_accuracy"] = self._accuracies(result.own)
         extras = {piece.key: v.outbox for piece, v in stack if v.outbox}
         own = result.own if self.job.returns_models else None
@@ -201,19 +202,20 @@ class Stack:
         }
 
     def _open(self, piece: Piece) -> StackContext:
-        shared = vars(open_context(self.job, self.requests[0], self.data[0], piece))
-        rows = {
-            "client": -1,
-            "clients": self.clients,
-            "sent": self.sent,
-            "start": self.sent,
-            "end": self.sent,
-            "state": dict(self._state.get(piece.key, {})),
-            "oracle": partial(self._oracle, ()),
-            "full_gradient": self._full_gradient,
-            "preceding": preceding(self.broadcast, *self.clients),
-        }
-        return StackContext(**{**shared, **rows})
+        context = object.__new__(StackContext)  # all of its fields follow
+        vars(context).update(
+            vars(open_context(self.job, self.requests[0], self.first, piece)),
+            client=-1,
+            clients=self.clients,
+            sent=self.sent,
+            start=self.sent,
+            end=self.sent,
+            state=dict(self._state.get(piece.key, {})),
+            oracle=partial(self._oracle, ()),
+            full_gradient=self._full_gradient,
+            preceding=preceding(self.broadcast, *self.clients),
+        )
+        return context
 
     def _oracle(self, terms: Terms, indices: Tensor) -> StackOracle:
         """The gradient function of all clients' examples at ``indices``.
@@ -241,11 +243,12 @@ class Stack:
             yield from self._task_batches()
             return
         if self._full_batches:
-            indices = torch.arange(self.examples).expand(self.count, -1)
-            for _ in range(
-                self.job.local.planned_steps(self.broadcast.round, self.clients[0], self.examples)
-            ):
-                yield self._batch(indices) if self._index is None else self._taken(self._index)
+            local, t = self.job.local, self.broadcast.round
+            for _ in range(local.planned_steps(t, self.clients[0], self.examples)):
+                if self._index is None:
+                    yield self._batch(torch.arange(self.examples).expand(self.count, -1))
+                else:
+                    yield self._taken(self._index)
             return
         seed, t, again = self.job.seed, self.broadcast.round, self.broadcast.repetition
         rngs = (
@@ -281,7 +284,7 @@ class Stack:
         """The set that all clients' examples are in, if it is one."""
         if isinstance(self.data, CohortData):
             return self.data.examples
-        one = self.data[0].examples
+        one = self.first.examples
         return one if all(d.examples is one for d in self.data) else None
 
     @cached_property
@@ -315,7 +318,6 @@ class Stack:
 
     def _taken(self, index: Tensor) -> Batch:
         """The examples at each client's row of ``index``, in the set that all clients share."""
-        dtype = self.job.learner.dtype
-        batch = self.data[0].examples.batch(index.flatten(), dtype)
-        rows_of: Batch = each(lambda t: t.unflatten(0, index.shape), batch)
+        batch = self.first.examples.batch(index.flatten(), self.job.learner.dtype)
+        rows_of: Batch = each(lambda t: t.reshape(index.shape + t.shape[1:]), batch)
         return rows_of

@@ -25,18 +25,23 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     aten._log_softmax_backward_data.default: torch._log_softmax_backward_data,
     aten.add.Tensor: torch.add,
     aten.addmm.default: torch.addmm,
+    aten.amax.default: torch.amax,
     aten.bmm.default: torch.bmm,
     aten.cat.default: torch.cat,
     aten.div.Tensor: torch.div,
+    aten.exp.default: torch.exp,
     aten.expand.default: Tensor.expand,
     aten.gather.default: torch.gather,
+    aten.log.default: torch.log,
     aten.mm.default: torch.mm,
     aten.mul.Scalar: torch.mul,
     aten.mul.Tensor: torch.mul,
     aten.ne.Scalar: torch.ne,
     aten.neg.default: torch.neg,
+    aten.new_zeros.default: Tensor.new_zeros,
     aten.relu.default: torch.relu,
     aten.scatter.value: torch.scatter,
+    aten.scatter_add.default: torch.scatter_add,
     aten.split_with_sizes.default: torch.split_with_sizes,
     aten.squeeze.dims: torch.squeeze,
     aten.sub.Tensor: torch.sub,
@@ -152,6 +157,7 @@ def simplified(traced: GraphModule) -> Callable[..., Any]:
             node.target = FUNCTIONS.get(node.target, node.target)
         node.meta = {}  # tensors
     traced.recompile()
+    vars(traced).update(traced.named_buffers())  # found without `nn.Module.__getattr__`
     forward: Callable[..., Any] = traced.forward
     return forward
 

@@ -343,13 +343,17 @@ class _Mean:
     def __init__(self) -> None:
         self.weight = 0.0
         self.value: Tensor | None = None
+        self._given = False
+        """Whether the value is the only tensor that was added, which must not change."""
 
     def add(self, value: Tensor, weight: float) -> None:
         self.weight += weight
         if self.value is None:
-            self.value = value.clone()
+            self.value, self._given = value, True
         elif value.numel():
-            self.value.lerp_(value, weight / self.weight if self.weight else 0.0)
+            share = weight / self.weight if self.weight else 0.0
+            lerp = self.value.lerp if self._given else self.value.lerp_
+            self.value, self._given = lerp(value, share), False
 
 
 def _with_counts(received: Reply | ReplyBatch) -> Iterator[tuple[Reply, int, Tensor]]:

@@ -74,10 +74,8 @@ def each(make: Callable[..., Any], *values: Any) -> Any:
     if type(first) is Tensor:  # the common case
         return make(*values)
     if isinstance(first, Batch):
-        inputs, targets = (
-            each(make, *(getattr(v, name) for v in values)) for name in ("inputs", "targets")
-        )
-        return Batch(inputs, targets)
+        inputs, targets = [v.inputs for v in values], [v.targets for v in values]
+        return Batch(each(make, *inputs), each(make, *targets))
     if isinstance(first, Mixed):
         return Mixed(
             *(

@@ -84,8 +84,8 @@ class RequestBatch(Sequence[Request]):
     @cached_property
     def _broadcast(self) -> Broadcast | None:
         """The broadcast of all clients, None if there are several."""
-        different = {id(one): one for one in self.broadcasts.values()}
-        return next(iter(different.values())) if len(different) == 1 else None
+        found = list(self.broadcasts.values())
+        return found[0] if len(set(map(id, found))) == 1 else None
 
     def broadcast_to(self, client: int) -> Broadcast:
         """The broadcast to one client, with the model if this client lacks it."""

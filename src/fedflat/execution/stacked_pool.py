@@ -76,14 +76,15 @@ class StackedPool(ClientPool):
         are made. The stacks are those that `submit` forms.
         """
         self.begin()
-        while requests:
-            columns = columns_of(requests[: self.capacity])
-            data = self._data(columns, len(requests))
+        done, count = 0, len(requests)
+        while done < count:
+            columns = columns_of(requests[done : done + self.capacity])
+            data = self._data(columns, count - done)
             if data is None:
-                yield from super().run(requests)
+                yield from super().run(requests[done:])
                 return
             yield from self._run_group(columns, data)
-            requests = requests[len(columns) :]
+            done += len(columns)
 
     def _data(self, requests: RequestColumns, left: int) -> Sequence[ClientData] | None:
         """The data of clients that form the next stack; None if it must be found one by one."""

@@ -106,7 +106,10 @@ class ClientSampler(SamplerSettings):
             assert sizes is not None
             share = np.asarray(sizes(), dtype=float)
             share = share / share.sum()
-        return sorted(rng.choice(population, size=count, replace=False, p=share).tolist())
+        drawn = rng.choice(population, size=count, replace=False, p=share)
+        drawn.sort()
+        clients: list[int] = drawn.tolist()
+        return clients
 
 
 def _is_list(value: object) -> bool:

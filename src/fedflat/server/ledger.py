@@ -66,7 +66,7 @@ class Ledger:
         """Models in all directions."""
         return self.models_s2c + self.models_c2s + self.models_c2c
 
-    def plus(self, **more: int) -> Ledger:
+    def plus(self, **more: float) -> Ledger:
         """The same with counts added, by name."""
         new = object.__new__(Ledger)  # for every reply: `replace` would go through all fields
         vars(new).update(vars(self))
@@ -92,12 +92,7 @@ class Ledger:
 
     def with_time(self, training: float, seconds: float, evaluation: float = 0.0) -> Ledger:
         """The same with more time spent."""
-        return replace(
-            self,
-            training=self.training + training,
-            seconds=self.seconds + seconds,
-            evaluation=self.evaluation + evaluation,
-        )
+        return self.plus(training=training, seconds=seconds, evaluation=evaluation)
 
 
 def time_spent(ledgers: Sequence[Ledger]) -> str:

@@ -132,7 +132,8 @@ class ReplyCollector:
             **self._download(requests, clients, from_client),
             **self._training(requests, clients, reply, to_client),
         )
-        missing_model.difference_update(clients)
+        if missing_model:
+            missing_model.difference_update(clients)
         if reply.finite:
             return outcome
         assert isinstance(reply, Reply)
@@ -372,7 +373,7 @@ def _expected(outcome: PoolOutcome, waiting: dict[str, int]) -> bool:
     answer = outcome if isinstance(outcome, ClientFailure) else outcome[0]
     if not isinstance(answer, ReplyBatch):
         return waiting.pop(answer.request, None) is not None
-    if not all(request in waiting for request in answer.requests):
+    if not all(map(waiting.__contains__, answer.requests)):
         return False
     for request in answer.requests:
         del waiting[request]

@@ -296,7 +296,8 @@ class ServerModels:
         """
         selection = self.topology.select(self.population, t)
         chains = list(chain.from_iterable(selection.values()))
-        clients = list(chain.from_iterable(map(set, chains)))
+        longest = max(map(len, chains), default=0)
+        clients = list(chain.from_iterable(chains if longest == 1 else map(set, chains)))
         unknown = set(selection) - set(self.slots)
         if (
             unknown
@@ -308,7 +309,7 @@ class ServerModels:
                 f"{self.topology} must ask different clients in round {t}, from slots among "
                 f"{', '.join(self.slots)}, found {shown(selection)}."
             )
-        if not self.topology.has_chains and max(map(len, chains)) > 1:
+        if longest > 1 and not self.topology.has_chains:
             raise FedflatError(
                 f"{self.topology} selects a chain of several clients in round {t}, but its "
                 f"has_chains is False, found {shown(selection)}. Set has_chains to True."
