@@ -154,8 +154,8 @@ def main() -> None:
         print(f"{name:<50} {middle:5.2f}  {spread:<16}  {speed:9,.0f} samples/s")
     for name, stepper in steppers.items():
         seen, setup = stepper.run.clients, stepper.setup
-        if seen.kept:
-            share = len(seen.kept) / setup.fed.population
+        if seen.by_client:
+            share = len(seen.by_client) / setup.fed.population
             print(
                 f"client memory of {name}: {seen.nbytes:,} bytes, estimated {client_state_bytes(setup) * share:,.0f}"
             )

@@ -141,7 +141,7 @@ def test_a_study_shows_its_time_left(tmp_path: Path) -> None:
     )
     status, _, seen = on_a_terminal(*words, str(tmp_path / "screen"), columns=60)
     assert status == 0
-    shown = [line for line in screen(seen) if "round" in line]
+    shown = [line for line in screen(seen) if line.startswith("[")]
     assert len(shown) == 2
     assert re.fullmatch(r"\[1/2\]  round 300/300  test \S+ %  done( \(study \S+ left\))?", shown[0])
     assert re.search(r"round \d+/300  .*(\d+s left \(study \S+\)|  study \S+ left)", plain(seen))

@@ -52,8 +52,8 @@ class Method:
     topology: Topology | None = None
     """The topology, or None if any will do (then a star)."""
     virtual: int | None = None
-    """Number of examples of a virtual client: clients are selected by size and weighted equally
-    (FedVC)."""
+    """Number of examples of a virtual client (FedVC). Clients are selected by size and weighted
+    equally."""
     pooled: bool = False
     """True if all data are in one place: centralised training."""
     chained: bool = field(default=False, compare=False)

@@ -291,7 +291,7 @@ class OnDemand(Federation):
     domain_of: Callable[[int], Domain] | None = None
     """Returns the domain of a client without making its examples. None: the examples are made."""
     known_sizes: Sequence[int] | None = None
-    """The number of examples of each client. None: the clients are made to count them."""
+    """The number of examples of each client. If it is None, the clients are made to count them."""
 
     @property
     def population(self) -> int:
