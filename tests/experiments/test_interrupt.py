@@ -16,8 +16,9 @@ import torch
 from experiments.small import EVERYTHING, begin, experiment, final, go_on, rows, timeless
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.execution.in_process import InProcess
-from fedflat.execution.interrupt import Terminated, signals_as_ctrl_c, status_of, uninterrupted
+from fedflat.execution.interrupt import Terminated, signals_as_ctrl_c, status_of
 from fedflat.experiments.progress import Progress
+from fedflat.experiments.round_end import RoundEnd
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.train import train
@@ -41,15 +42,21 @@ def press() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def handlers() -> list[object]:
+    return [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+
+
 def test_an_interrupt_is_raised_after_the_block() -> None:
     done = []
 
     def work() -> None:
-        with uninterrupted():
-            press()
-            press()
-            done.append(1)
-        done.append(2)
+        with signals_as_ctrl_c() as signals:
+            signals.take_over()
+            with signals.delayed():
+                press()
+                press()
+                done.append(1)
+            done.append(2)
 
     with pytest.raises(KeyboardInterrupt):
         work()
@@ -58,31 +65,83 @@ def test_an_interrupt_is_raised_after_the_block() -> None:
         press()
 
 
-def test_without_it_nothing_happens() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with uninterrupted():
-        assert signal.getsignal(signal.SIGINT) is not before
-    assert signal.getsignal(signal.SIGINT) is before
+def test_handlers_are_set_and_restored() -> None:
+    before = handlers()
+    with signals_as_ctrl_c() as signals:
+        signals.take_over()
+        assert not set(map(id, handlers())) & set(map(id, before))
+    assert handlers() == before
 
 
-def test_an_error_in_the_block_puts_things_back() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(ZeroDivisionError), uninterrupted():
-        raise ZeroDivisionError
-    assert signal.getsignal(signal.SIGINT) is before
+def test_an_error_in_the_block_restores_handlers() -> None:
+    before = handlers()
+
+    def fail() -> None:
+        with signals_as_ctrl_c() as signals:
+            signals.take_over()
+            with signals.delayed():
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert handlers() == before
 
 
 def test_in_another_thread_it_is_no_business_of_ours() -> None:
-    seen: list[str] = []
+    before, seen = handlers(), []
 
     def work() -> None:
-        with uninterrupted():
-            seen.append("done")
+        with signals_as_ctrl_c() as signals:
+            signals.take_over()
+            with signals.delayed():
+                seen.append(handlers())
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert seen == ["done"]
+    assert seen == [before]
+
+
+def test_a_run_leaves_handlers_as_they_were() -> None:
+    """Also a run inside another, of which the outer one still stops at Ctrl-C."""
+    before, seen = handlers(), []
+
+    def inner(end: RoundEnd) -> None:
+        outer = handlers()
+        train(experiment(rounds=1), executor=InProcess(threads=1))
+        seen.append(handlers() == outer)
+        if end.round == 2:
+            press()
+
+    with pytest.raises(KeyboardInterrupt):
+        train(experiment(rounds=3), executor=InProcess(threads=1), on_round_end=[inner])
+    assert seen == [True, True]
+    assert handlers() == before
+
+
+def test_a_handler_that_is_set_in_the_run_waits_for_the_commit(tmp_path: Path) -> None:
+    """It is called after the commit, calls the one before it, and is still set after the run."""
+    seen = []
+
+    def set_handler(end: RoundEnd) -> None:
+        if end.round == 2:
+            before = signal.getsignal(signal.SIGINT)
+
+            def own(number: int, frame: object) -> None:
+                seen.append(len(run_folder.rows))
+                before(number, frame)
+
+            signal.signal(signal.SIGINT, own)
+            seen.append(own)
+
+    exp = experiment(EVERYTHING)
+    run_folder = Pressing.create(tmp_path / "cut", exp.texts(), {}, pause=math.inf)
+    run_folder.moment = "write"
+    with closing(run_folder), pytest.raises(KeyboardInterrupt):
+        train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_round_end=[set_handler])
+    assert seen[1:] == [3]  # once, and with the row of the round
+    assert signal.getsignal(signal.SIGINT) is seen[0]
+    assert Store(tmp_path / "cut" / "checkpoint").rounds() == [3]
 
 
 class Pressing(DiskRunFolder):
@@ -245,9 +304,10 @@ def test_an_existing_signal_handler_is_kept() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
     try:
-        with signals_as_ctrl_c():
+        with signals_as_ctrl_c() as signals:
+            signals.take_over()
             os.kill(os.getpid(), signal.SIGTERM)
-            with uninterrupted():
+            with signals.delayed():
                 os.kill(os.getpid(), signal.SIGTERM)
                 assert len(seen) == 1
         assert len(seen) == 2

@@ -46,7 +46,6 @@ MODULES = {
     "execution/client_pool.py": "one request after the other; an error becomes a failure",
     "execution/client_states.py": "what pieces keep at each client, here nothing; the commit",
     "execution/in_process.py": "the executor: clients in this process",
-    "execution/interrupt.py": "a signal waits until the commit is done",
     "execution/request_batch.py": "the requests of an exchange, each with its id",
     "experiments/evaluator.py": "the row of metrics of a round",
     "experiments/progress.py": "the time that is left",

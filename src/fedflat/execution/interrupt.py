@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """What schedulers and closed terminals send."""
 ALL = (signal.SIGINT, *ENDING)
+Handler = Callable[[int, FrameType | None], None]
+"""A signal handler: number of the signal, and where it came."""
 
 
 class Terminated(KeyboardInterrupt, SystemExit):
@@ -37,27 +40,84 @@ def status_of(stopped: KeyboardInterrupt) -> int:
     return 128 + (stopped.number if isinstance(stopped, Terminated) else signal.SIGINT)
 
 
+class Signals:
+    """The handlers of signals that ask a run to end, set once for the run.
+
+    A signal that comes while ``lock`` is held waits for `deliver`, so that what belongs together is
+    written together.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.waiting: list[Callable[[], None]] = []
+        """Signals that came while the lock was held."""
+        self.received: list[int] = []
+        """The signal that raised `Terminated`."""
+        self._own: dict[int, Handler] = {}
+        self._before: dict[int, Any] = {}
+
+    def as_ctrl_c(self) -> None:
+        """Raise `Terminated` at `ENDING` signals that have no handler."""
+        self._replace(ENDING, lambda handler: handler is signal.SIG_DFL)
+
+    def take_over(self) -> None:
+        """Let signals wait for the lock before they reach the handlers that are set now."""
+        self._replace(ALL, callable)
+
+    def deliver(self) -> None:
+        """Handle the first signal that waited, if there is one."""
+        if self.waiting:
+            first = self.waiting[0]
+            self.waiting.clear()
+            first()
+
+    @contextmanager
+    def delayed(self) -> Iterator[None]:
+        """Let signals wait until the block is done."""
+        with self.lock:
+            yield
+        self.deliver()
+
+    def restore(self) -> None:
+        """Set the handlers of before, except where the run has set others."""
+        for number, own in self._own.items():
+            if signal.getsignal(number) is own:
+                signal.signal(number, self._before[number])
+
+    def _replace(self, numbers: Sequence[int], where: Callable[[Any], bool]) -> None:
+        for number in numbers if _ours() else ():
+            before = signal.getsignal(number)
+            if before is not self._own.get(number) and where(before):
+                self._before[number], self._own[number] = before, self._handler(before)
+                signal.signal(number, self._own[number])
+
+    def _handler(self, before: Any) -> Handler:
+        def handle(number: int, frame: FrameType | None) -> None:
+            if self.lock.locked():
+                self.waiting.append(partial(handle, number, frame))
+            elif callable(before):
+                before(number, frame)
+            elif not self.received:  # else it ends already
+                self.received.append(number)
+                raise Terminated(number)
+
+        return handle
+
+
 @contextmanager
-def signals_as_ctrl_c() -> Iterator[None]:
+def signals_as_ctrl_c() -> Iterator[Signals]:
     """`ENDING` signals raise `Terminated` in here, once, where they would have ended the process
     without a word."""
-    received: list[int] = []
-
-    def end(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        _set(dict.fromkeys(mine, signal.SIG_IGN))  # it ends already
-        raise Terminated(number)
-
-    mine = [number for number in ENDING if _ours() and signal.getsignal(number) is signal.SIG_DFL]
-    before = _set(dict.fromkeys(mine, end))
+    signals = Signals()
+    signals.as_ctrl_c()
     try:
-        yield
+        yield signals
     except KeyboardInterrupt as stopped:
-        if received and not isinstance(stopped, Terminated):  # Ray makes it one of its own
-            raise Terminated(received[0]) from stopped
+        if signals.received and not isinstance(stopped, Terminated):  # Ray makes it one of its own
+            raise Terminated(signals.received[0]) from stopped
         raise
     finally:
-        _set(before)
+        signals.restore()
 
 
 @contextmanager
@@ -74,26 +134,6 @@ def signals_exit_at_once() -> Iterator[None]:
         yield
     finally:
         _set(before)
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Hold a signal back until the block is done, so that what belongs together happens
-    together."""
-    held: list[tuple[int, FrameType | None]] = []
-
-    def hold(number: int, frame: FrameType | None) -> None:
-        held.append((number, frame))
-
-    before = _set(
-        {number: hold for number in ALL if _ours() and callable(signal.getsignal(number))}
-    )
-    try:
-        yield
-    finally:
-        _set(before)
-    if held:
-        before[held[0][0]](*held[0])
 
 
 def _set(handlers: dict[int, Any]) -> dict[int, Any]:

@@ -20,7 +20,7 @@ from fedflat.errors import RunError
 from fedflat.execution.client_pool import ClientsUnreachable, Executor
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
-from fedflat.execution.interrupt import signals_as_ctrl_c, uninterrupted
+from fedflat.execution.interrupt import Signals, signals_as_ctrl_c
 from fedflat.experiments.callbacks import CallbackFactory, RoundCallback, RunCallback, no_callbacks
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.devices import fleet_of
@@ -65,7 +65,6 @@ EARLY = "early"
 """The state that says that a run has ended before its last round."""
 
 
-@signals_as_ctrl_c()
 def train(
     what: Experiment | RunSetup,
     *,
@@ -89,59 +88,62 @@ def train(
         state_memory: bytes of client state in memory; see `ExecutionConfig`.
         on_round_end: functions of the user, called before a round is committed; True ends the run.
     """
-    setup = what if isinstance(what, RunSetup) else prepare(what)
-    exp, device, run_folder = setup.exp, setup.job.learner.device, run_folder or RunFolder()
-    clients = ClientStates(state_memory, run_folder.place, device)
-    resumed = run_folder.resume(clients)
-    pretrain = partial(train_first, run_folder, executor, on_progress, device)
-    setup = collect_descriptions(setup, run_folder, executor, pretrain, on_progress)
-    population, job = setup.server.population, setup.job
-    run_folder.write_groups(groups_of(exp.topology, population, setup.fed))
-    first = (
-        next(iter(resumed.models.values()))
-        if resumed
-        else exp.init.model(exp, job.learner, population.descriptions, pretrain)
-    )
-    observers = callbacks(setup, run_folder.print_line)
-    for one in observers:
-        job = one.job(job)
-    end = min(until or exp.rounds, exp.rounds)
+    with signals_as_ctrl_c() as signals:
+        setup = what if isinstance(what, RunSetup) else prepare(what)
+        exp, device, run_folder = setup.exp, setup.job.learner.device, run_folder or RunFolder()
+        clients = ClientStates(state_memory, run_folder.place, device)
+        resumed = run_folder.resume(clients)
+        pretrain = partial(train_first, run_folder, executor, on_progress, device)
+        setup = collect_descriptions(setup, run_folder, executor, pretrain, on_progress)
+        population, job = setup.server.population, setup.job
+        run_folder.write_groups(groups_of(exp.topology, population, setup.fed))
+        first = (
+            next(iter(resumed.models.values()))
+            if resumed
+            else exp.init.model(exp, job.learner, population.descriptions, pretrain)
+        )
+        observers = callbacks(setup, run_folder.print_line)
+        for one in observers:
+            job = one.job(job)
+        end = min(until or exp.rounds, exp.rounds)
 
-    with executor.open(job, setup.fed, setup.source) as pool:
-        clients.use_pool(pool)
-        reported = reported_models(setup)
-        evaluator = open_evaluator(setup, reported, pool)
-        run = resumed or initial_state(setup, first, clients, evaluator)
-        server = open_server(setup, open_exchanges(setup, pool), observers)
-        ending = EarlyEnd(setup, open_selection(setup), on_round_end)
-        evaluated = exp.evaluate.rounds(end, exp.rounds)
-        clock, stops, watches = Stopwatch(run, evaluated), EARLY in run.averages, ending.watches
-        try:
-            for t in range(run.round, run.round if stops else end):
-                outcome = server.train_round(run, t, evaluates=t in evaluated)
-                update_averages(reported, run, outcome)
-                row = evaluate_round(evaluator, run, outcome, evaluates=t in evaluated)
-                if watches:
-                    row, stops = ending.after(evaluator, run, outcome, row, run_folder.rows)
-                commit(server, run, outcome, row, run_folder)
-                on_progress(clock.progress(run, end, loss_of(outcome.steps), run_folder.rows))
-                if stops:
-                    break
-            status = "done" if run.round == exp.rounds else "early" if stops else "running"
+        with executor.open(job, setup.fed, setup.source) as pool:
+            clients.use_pool(pool)
+            reported = reported_models(setup)
+            evaluator = open_evaluator(setup, reported, pool)
+            run = resumed or initial_state(setup, first, clients, evaluator)
+            server = open_server(setup, open_exchanges(setup, pool), observers)
+            ending = EarlyEnd(setup, open_selection(setup), on_round_end)
+            evaluated = exp.evaluate.rounds(end, exp.rounds)
+            clock, stops, watches = Stopwatch(run, evaluated), EARLY in run.averages, ending.watches
+            signals.take_over()
+            try:
+                for t in range(run.round, run.round if stops else end):
+                    outcome = server.train_round(run, t, evaluates=t in evaluated)
+                    update_averages(reported, run, outcome)
+                    row = evaluate_round(evaluator, run, outcome, evaluates=t in evaluated)
+                    if watches:
+                        row, stops = ending.after(evaluator, run, outcome, row, run_folder.rows)
+                        signals.take_over()  # from handlers that functions of the user have set
+                    commit(server, run, outcome, row, run_folder, signals)
+                    on_progress(clock.progress(run, end, loss_of(outcome.steps), run_folder.rows))
+                    if stops:
+                        break
+                status = "done" if run.round == exp.rounds else "early" if stops else "running"
+                if status != "running":
+                    final_evaluation(setup, server.exchanges, run, run_folder, signals)
+            except Diverged:
+                status = "diverged"
+            except (KeyboardInterrupt, ClientsUnreachable):
+                run.clients.discard()
+                with signals.delayed():  # also a second Ctrl-C
+                    run_folder.checkpoint(run, force=True)
+                raise
+        with signals.delayed():
+            run_folder.checkpoint(run, force=True)
             if status != "running":
-                final_evaluation(setup, server.exchanges, run, run_folder)
-        except Diverged:
-            status = "diverged"
-        except (KeyboardInterrupt, ClientsUnreachable):
-            run.clients.discard()
-            with uninterrupted():  # by a second Ctrl-C
-                run_folder.checkpoint(run, force=True)
-            raise
-    with uninterrupted():
-        run_folder.checkpoint(run, force=True)
-        if status != "running":
-            run_folder.finish(status, final_weights(setup, run))
-    return result_of(setup, status, run, run_folder.rows)
+                run_folder.finish(status, final_weights(setup, run))
+        return result_of(setup, status, run, run_folder.rows)
 
 
 def result_of(setup: RunSetup, status: str, run: RunState, rows: list[Row]) -> Result:
@@ -276,7 +278,10 @@ class FederatedServer:
         self, states: Mapping[str, ServerState], models: Mapping[str, Model], completed: int
     ) -> dict[str, ServerState]:
         """The state of the server's pieces after so many rounds, by slot."""
-        return server_state_after(self.pieces, states, models, completed, self.rounds)
+        return {
+            slot: after_round(self.pieces, states[slot], models[slot], completed, self.rounds)
+            for slot in models
+        }
 
 
 def open_server(
@@ -328,7 +333,12 @@ def evaluate_round(
 
 
 def commit(
-    server: FederatedServer, run: RunState, outcome: RoundOutcome, row: Row, run_folder: RunFolder
+    server: FederatedServer,
+    run: RunState,
+    outcome: RoundOutcome,
+    row: Row,
+    run_folder: RunFolder,
+    signals: Signals,
 ) -> None:
     """Take over the outcome of a round and write it; an interrupted round leaves no trace."""
     recorded: dict[str, Any] = {}
@@ -337,7 +347,7 @@ def commit(
             recorded |= callback.on_round_end(step)
     states = run.server | {slot: one.state for slot, one in outcome.steps.items()}
     done, exchange = outcome.round + 1, outcome.exchange
-    with uninterrupted():
+    with signals.lock:
         run.clients.commit()
         run.round, run.models, run.averages = done, outcome.models, outcome.averages
         run.sent = exchange.in_flight
@@ -347,6 +357,8 @@ def commit(
         failures = exchange.collector.failures_row
         run_folder.note(recorded | failures, row and row | run.ledger.spent)
         run_folder.checkpoint(run)
+    if signals.waiting:
+        signals.deliver()
 
 
 def train_first(
@@ -375,7 +387,7 @@ def train_first(
 
 
 def final_evaluation(
-    setup: RunSetup, exchanges: Exchanges, run: RunState, run_folder: RunFolder
+    setup: RunSetup, exchanges: Exchanges, run: RunState, run_folder: RunFolder, signals: Signals
 ) -> None:
     """Make the evaluations at all clients that follow the last round, unless they are written."""
     exp = setup.exp
@@ -398,7 +410,7 @@ def final_evaluation(
             **evaluation.scores(notes[evaluation.key]),
             **exchange.ledger.spent,
         }
-        with uninterrupted():
+        with signals.delayed():
             run.ledger = exchange.ledger
             run_folder.note(exchange.collector.failures_row, row)
 
@@ -418,9 +430,8 @@ def initial_state(
     }
     ledger = replace(cost, clock=None if fleet_of(exp) is None else cost.clock or 0.0)
     models = dict.fromkeys(setup.server.slots, model)
-    states = server_state_after(
-        exp.server_pieces(), {slot: {} for slot in models}, models, 0, exp.rounds
-    )
+    pieces = exp.server_pieces()
+    states = {slot: after_round(pieces, {}, model, 0, exp.rounds) for slot in models}
     return RunState(0, models, states, averages, clients, ledger)
 
 
@@ -431,16 +442,3 @@ def _with_tests(info: RunInfo, evaluator: Evaluator | None, name: str) -> RunInf
         return info
     buffers = evaluator.learner.initial().buffers
     return replace(info, own_accuracies=lambda params: tests(Model(params, buffers)))
-
-
-def server_state_after(
-    pieces: Sequence[ServerPiece],
-    states: Mapping[str, ServerState],
-    models: Mapping[str, Model],
-    completed: int,
-    rounds: int,
-) -> dict[str, ServerState]:
-    """The state of the server's pieces after so many rounds, by slot."""
-    return {
-        slot: after_round(pieces, states[slot], models[slot], completed, rounds) for slot in models
-    }
