@@ -50,15 +50,15 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import fedflat as ff
-import fedflat.data.decoded
+import fedflat.data.on_disk
 from fedflat.client.training import Request, run_client
 from fedflat.core.messages import Broadcast
 from fedflat.core.seeds import torch_generator
 from fedflat.data.files.paths import set_data_dir
-from fedflat.data.files.png import png
+from fedflat.data.files.pictures import png
 from fedflat.data.scenes import scenes
 from fedflat.data.scenes.classes import CITYSCAPES_IDS
-from fedflat.data.scenes.reading import read_scene
+from fedflat.data.scenes.scenes import read_scene
 from fedflat.data.street.film import Journey
 from fedflat.data.street.frame import CLASSES
 from fedflat.experiments.api import experiment
@@ -171,13 +171,13 @@ def files(client: Client, budget: int) -> None:
 
 def alone(client: Client, budget: int) -> None:
     """The same without the pool; those who have another ``budget`` have another one."""
-    pool, expect = fedflat.data.decoded.READERS, scenes.Scenes.expect
-    fedflat.data.decoded.READERS = 1
+    pool, expect = fedflat.data.on_disk.READERS, scenes.Scenes.expect
+    fedflat.data.on_disk.READERS = 1
     scenes.Scenes.expect = lambda self, index: None  # type: ignore[method-assign]
     try:
         files(client, budget)
     finally:
-        fedflat.data.decoded.READERS = pool
+        fedflat.data.on_disk.READERS = pool
         scenes.Scenes.expect = expect  # type: ignore[method-assign]
 
 

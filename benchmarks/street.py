@@ -8,8 +8,7 @@ from __future__ import annotations
 import argparse
 from time import process_time
 
-from fedflat.data.street.film import Journey
-from fedflat.data.street.lens import FINISHES
+from fedflat.data.street.film import FINISHES, Journey
 from fedflat.data.street.styles import STYLES
 from fedflat.data.street.weather import WEATHERS
 

@@ -21,7 +21,7 @@ import torch
 
 from fedflat.data.augment import CropFlip
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.data.partitions.by_user import ByUser
+from fedflat.data.partitions.given import ByUser
 from fedflat.data.sets.in_memory import tensors
 from fedflat.experiments.api import experiment
 from fedflat.experiments.experiment import Experiment

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fedflat.cli import main
-from fedflat.data.files.leaf import read_leaf
-from fedflat.data.partitions.from_file import _lists
-from fedflat.data.sets.cifar10 import _labels
+from fedflat.data.files.formats import read_leaf
+from fedflat.data.partitions.given import _lists
+from fedflat.data.sets.cifar import _labels
 from fedflat.data.sets.shakespeare import _speeches
 from fedflat.errors import DataError
 from fedflat.files import DEEPEST, Damaged, parse_json, parse_toml

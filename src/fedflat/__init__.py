@@ -29,7 +29,7 @@ _HOMES = {
     "fedflat.data.on_disk": ("OnDisk",),
     "fedflat.data.partitions.partition": ("Partition",),
     "fedflat.data.sets.in_memory": ("clients_from", "clients_of", "tensors"),
-    "fedflat.data.sets.given_table": ("table",),
+    "fedflat.data.sets.csv_file": ("table",),
     "fedflat.data.splitting": ("federate",),
     "fedflat.errors": (
         "DataError",

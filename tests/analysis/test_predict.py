@@ -21,7 +21,7 @@ from torch import nn
 import fedflat
 from experiments.small import FEDFLAT
 from fedflat.cli.main import main
-from fedflat.data.scenes.reading import FrameFiles, unframed
+from fedflat.data.scenes.scenes import FrameFiles, unframed
 
 ON = (
     "street(towns=1, weather='sun', unseen_weather='', unseen_towns=0, clients=2, examples=3, width=64, height=32, "

@@ -15,8 +15,7 @@ from fedflat.client.local import LocalTraining
 from fedflat.client.styles import Cfsi, Lab, Restyle
 from fedflat.data.examples import ClientData
 from fedflat.data.sets.in_memory import clients_of
-from fedflat.data.styles.colours import lab_bytes, lab_to_rgb
-from fedflat.data.styles.frequencies import amplitudes, halves
+from fedflat.data.styles import amplitudes, halves, lab_bytes, lab_to_rgb
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.prepare import prepare

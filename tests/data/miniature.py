@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedflat.data.files.idx import IDX
-from fedflat.data.sets.cifar10 import Cifar10
-from fedflat.data.sets.cifar100 import Cifar100
+from fedflat.data.files.formats import IDX
+from fedflat.data.sets.cifar import Cifar10, Cifar100
 
 
 def idx(array: np.ndarray) -> bytes:

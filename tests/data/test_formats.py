@@ -10,10 +10,8 @@ import pytest
 import torch
 
 from data.miniature import IDX, idx, write_cifar_files, write_idx_set
-from fedflat.data.files.cifar import read_cifar
-from fedflat.data.files.idx import read_idx, read_idx_set
-from fedflat.data.sets.cifar10 import FILES, Cifar10, write_cifar10
-from fedflat.data.sets.cifar100 import Cifar100
+from fedflat.data.files.formats import read_cifar, read_idx, read_idx_set
+from fedflat.data.sets.cifar import FILES, Cifar10, Cifar100, write_cifar10
 from fedflat.errors import DataError
 
 CIFAR = {"cifar10": Cifar10, "cifar100": Cifar100}

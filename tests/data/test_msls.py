@@ -13,18 +13,22 @@ import torch
 import fedflat as ff
 from data.miniature_msls import write_msls
 from fedflat.data.client_columns import column
+from fedflat.data.figures import sizes_figure
 from fedflat.data.files import paths
 from fedflat.data.files.paths import set_data_dir
-from fedflat.data.places import descriptors
-from fedflat.data.places.descriptors import sequence_descriptors
-from fedflat.data.places.images import mean_and_std
-from fedflat.data.places.sequences import ImageSequence, Validity
-from fedflat.data.places.splits import clustering, deal, draw_validation, proximity, random_split
-from fedflat.data.places.targets import DATABASE, QUERY
+from fedflat.data.places import splits
+from fedflat.data.places.msls_files import ImageSequence, Validity
+from fedflat.data.places.splits import (
+    clustering,
+    deal,
+    draw_validation,
+    proximity,
+    random_split,
+    sequence_descriptors,
+)
+from fedflat.data.places.targets import DATABASE, QUERY, mean_and_std
 from fedflat.data.sets.msls import CONTINENT_OF, TRAINING
-from fedflat.data.show import show
-from fedflat.data.shown_data import show_data
-from fedflat.data.sizes_figure import sizes_figure
+from fedflat.data.shown_data import show, show_data
 from fedflat.errors import DataError, SettingError
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.registry.specs import parse
@@ -199,7 +203,7 @@ def test_descriptors_are_kept_and_follow_the_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
-    module = parse("embedder(width=4)", "model").build((3, 24, 32), descriptors.WIDTH)
+    module = parse("embedder(width=4)", "model").build((3, 24, 32), splits.WIDTH)
     torch.save(module.state_dict(), tmp_path / "weights.pth")
     spec = parse(f"msls('clustering', {COMMON}, network='embedder(width=4)')", "data set")
     cities = spec._read("cities")
@@ -215,7 +219,7 @@ def test_descriptors_are_kept_and_follow_the_weights(
     np.testing.assert_allclose(loaded[3], expected.numpy(), rtol=1e-6)
     assert not np.allclose(fresh, loaded)
     with monkeypatch.context() as m:
-        m.setattr(descriptors, "_described", lambda *_: pytest.fail("images are read again"))
+        m.setattr(splits, "_described", lambda *_: pytest.fail("images are read again"))
         np.testing.assert_array_equal(found(""), fresh)
         np.testing.assert_array_equal(found(str(tmp_path / "weights.pth"), seed=5), loaded)
         with pytest.raises(pytest.fail.Exception):

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from fedflat.data.augment import CropFlip
-from fedflat.data.decoded import Decoded, Key
 from fedflat.data.examples import ClientData, Examples
-from fedflat.data.on_disk import OnDisk
+from fedflat.data.on_disk import Decoded, Key, OnDisk
 from fedflat.errors import DataError, SettingError
 
 EACH = 3 * 8 * 8

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from fedflat.data.files.idx import read_idx
+from fedflat.data.files.formats import read_idx
 from fedflat.data.files.paths import FileLayout
 from fedflat.data.files.sources import files
 from fedflat.data.named_set import FileSet

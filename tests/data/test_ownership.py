@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedflat import by_user, from_file, quantity_skew
-from fedflat.data.partitions.quantity_skew import apportion
+from fedflat.data.partitions.iid import apportion
 from fedflat.errors import DataError, SettingError
 from fedflat.registry.specs import parse
 

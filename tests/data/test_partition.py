@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedflat import iid, lda, pam, pathological
-from fedflat.data.sets.cifar100 import FINE_TO_COARSE
+from fedflat.data.sets.cifar import FINE_TO_COARSE
 from fedflat.errors import SettingError, SpellingError
 from fedflat.registry.specs import parse
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedflat.data.files.pictures import Picture
-from fedflat.data.photos import Photos, central_box, random_box, scaled
+from fedflat.data.sets.landmarks import Photos, central_box, random_box, scaled
 
 Image = pytest.importorskip("PIL.Image")
 SIZES = ((40, 90), (90, 40), (64, 64))

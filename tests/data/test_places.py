@@ -7,9 +7,8 @@ import pytest
 from data.miniature import write_cifar_files, write_idx_set
 from fedflat.data.files import paths as places
 from fedflat.data.files.paths import find, home, locate, roots, set_data_dir
-from fedflat.data.sets.cifar10 import Cifar10
-from fedflat.data.sets.fashion_mnist import FashionMnist
-from fedflat.data.sets.mnist import Mnist
+from fedflat.data.sets.cifar import Cifar10
+from fedflat.data.sets.mnist import FashionMnist, Mnist
 from fedflat.errors import DataError
 
 SETS = {"mnist": Mnist, "fashion_mnist": FashionMnist}

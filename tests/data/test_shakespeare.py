@@ -14,7 +14,7 @@ from fedflat import experiment, iid, run, shakespeare
 from fedflat.data.federation import Federation
 from fedflat.data.files.paths import set_data_dir
 from fedflat.data.sets.shakespeare import LETTERS
-from fedflat.data.show import show
+from fedflat.data.shown_data import show
 from fedflat.errors import DataError, SettingError
 
 SPEECHES = [

@@ -21,13 +21,11 @@ import fedflat as ff
 from data.scenes import streets
 from experiments.small import FEDFLAT
 from fedflat.cli.main import main
-from fedflat.data.files.cifar import read_cifar
-from fedflat.data.files.idx import read_idx
-from fedflat.data.files.leaf import read_leaf
+from fedflat.data.files.formats import read_cifar, read_idx, read_leaf
 from fedflat.data.files.paths import set_data_dir
 from fedflat.data.files.pictures import Picture, opened
 from fedflat.data.scenes.classes import Ids
-from fedflat.data.scenes.reading import FrameFiles, read_image, read_scene, whole_mask
+from fedflat.data.scenes.scenes import FrameFiles, read_image, read_scene, whole_mask
 from fedflat.data.sets.omniglot import Omniglot
 from fedflat.data.sets.shakespeare import Shakespeare
 from fedflat.data.sets.stackoverflow import vocabulary

@@ -15,8 +15,7 @@ from fedflat import experiment, iid, next_character, run, stackoverflow, with_va
 from fedflat.data import federation
 from fedflat.data.batch import Batch
 from fedflat.data.files.paths import set_data_dir
-from fedflat.data.files.tf_example import text_of
-from fedflat.data.sets.stackoverflow import _base, _people
+from fedflat.data.sets.stackoverflow import _base, _people, text_of
 from fedflat.errors import DataError, SettingError
 
 WORDS = ["the", ".", "to", "list"]

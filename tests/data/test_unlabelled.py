@@ -11,10 +11,9 @@ import torch
 
 import fedflat as ff
 from fedflat.data.scenes.classes import Ids
-from fedflat.data.scenes.reading import FrameFiles
-from fedflat.data.scenes.scenes import Scene, Scenes, partition_scenes
+from fedflat.data.scenes.scenes import FrameFiles, Scene, Scenes, partition_scenes
 from fedflat.data.sets.in_memory import clients_of
-from fedflat.data.unlabelled import without_labels
+from fedflat.data.sets.other_examples import without_labels
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.prepare import prepare

@@ -15,7 +15,7 @@ from experiments.small import begin, final, go_on, kill_when_stopped, rows, star
 from experiments.stopping import CHECKPOINT
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.restyled import InStyles, Restyled, in_styles
-from fedflat.data.styles.frequencies import amplitudes
+from fedflat.data.styles import amplitudes
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.prepare import describers_of, prepare

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedflat.analysis.analysis_store import AnalysisStore
-from fedflat.data.files.png import png
+from fedflat.data.files.pictures import png
 from fedflat.experiments.recording import metrics_of
 from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
 from fedflat.experiments.run_folder.jsonl_log import LOGS

@@ -21,7 +21,7 @@ from fedflat.client.evaluate import part_outputs, whole
 from fedflat.core.flat import Model
 from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData, Examples
-from fedflat.data.files.png import png
+from fedflat.data.files.pictures import png
 from fedflat.data.palette import palette
 from fedflat.experiments.eval_models import eval_models_of
 from fedflat.flatness.subsample import subset

@@ -25,8 +25,7 @@ from fedflat.data.examples import AnyExamples, Examples
 from fedflat.data.files.pictures import Picture, check_max_pixels, opened, pictures_in
 from fedflat.data.on_disk import OnDisk
 from fedflat.data.palette import palette
-from fedflat.data.scenes.reading import FrameFiles, read_image, unframed
-from fedflat.data.scenes.scenes import Scenes
+from fedflat.data.scenes.scenes import FrameFiles, Scenes, read_image, unframed
 from fedflat.errors import MAX_PIXELS, DataError, SettingError
 
 Bytes = NDArray[np.uint8]

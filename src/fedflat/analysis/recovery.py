@@ -17,7 +17,7 @@ from fedflat.analysis.analysis import AnalysisJob, OnProgress, Result, Settings
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.core.seeds import derive, torch_generator
 from fedflat.data.examples import ClientData
-from fedflat.data.files.png import png
+from fedflat.data.files.pictures import png
 from fedflat.errors import SettingError
 from fedflat.execution.client_pool import threads
 from fedflat.experiments.prepare import attacked_run

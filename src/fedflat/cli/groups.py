@@ -8,7 +8,7 @@ from shutil import get_terminal_size
 
 from fedflat.client.instructions import LabelCounts
 from fedflat.data.federation import DataSpec
-from fedflat.data.show import show
+from fedflat.data.shown_data import show
 from fedflat.experiments.console import reporter_for
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.grouped import groups_described

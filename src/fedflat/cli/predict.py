@@ -14,7 +14,7 @@ from typing import Any
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.analysis.predict import IDS, MASK, OVERLAY, Prediction, Predictor, pictures
 from fedflat.cli.own_module import own_module
-from fedflat.data.files.png import png
+from fedflat.data.files.pictures import png
 from fedflat.errors import FedflatError, RunError, SettingError, printable
 from fedflat.experiments.predictions import predict as predict_rows
 from fedflat.experiments.run_folder.load import refuse_without_module

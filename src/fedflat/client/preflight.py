@@ -14,7 +14,7 @@ from fedflat.core.flat import FlatModule, Layout
 from fedflat.core.seeds import seed_torch
 from fedflat.data.batch import Batch, arguments
 from fedflat.data.federation import Federation
-from fedflat.data.unlabelled import WHY
+from fedflat.data.sets.other_examples import WHY
 from fedflat.errors import FedflatError, SettingError
 from fedflat.settings.groups import CHANNELS_LAST
 

@@ -22,9 +22,7 @@ from fedflat.client.instructions import Describer, Descriptions
 from fedflat.client.piece import ClientContext, Piece
 from fedflat.core.stage import Stage
 from fedflat.data.examples import ClientData
-from fedflat.data.styles.bank import StyleBank, chosen
-from fedflat.data.styles.colours import recoloured
-from fedflat.data.styles.frequencies import halves, mix
+from fedflat.data.styles import StyleBank, chosen, halves, mix, recoloured
 from fedflat.errors import SettingError, choice, number
 
 
@@ -107,7 +105,7 @@ class Cfsi(Restyle):
         return (Spectra(self.share),)
 
     def restyle(self, images: Tensor, styles: Tensor, rng: torch.Generator) -> Tensor:
-        """Return the images with mixed amplitudes (`fedflat.data.styles.frequencies.mix`)."""
+        """Return the images with mixed amplitudes (`fedflat.data.styles.mix`)."""
         channels, height, width = images.shape[1:]
         lam = torch.rand(len(images), generator=rng, dtype=torch.float64)
         lam = lam if self.lam is None else torch.full_like(lam, self.lam)
@@ -130,6 +128,6 @@ class Lab(Restyle):
         return (Colours(),)
 
     def restyle(self, images: Tensor, styles: Tensor, rng: torch.Generator) -> Tensor:
-        """Return the images with new colours (`fedflat.data.styles.colours.recoloured`)."""
+        """Return the images with new colours (`fedflat.data.styles.recoloured`)."""
         mean, std = styles.double().split(3, dim=1)
         return recoloured(images, mean, std)

@@ -3,8 +3,13 @@
     digits(lda(0), clients=50)
     cifar100(pam(), clients=500)
     fashion_mnist(pathological(5), clients=100, split=0.7, pool=True)
+    shakespeare(clients=100)
+    femnist(iid(), clients=3500)
 
-A `FileSet` is read from files. It is cached for the process as long as its files do not change.
+A `FileSet` is read from files. It is cached for the process as long as its files do not change. In
+a `NaturalSet` examples have owners, who become the clients: writers, roles in plays. The seed
+selects as many owners as there are clients. Other partitions redistribute the examples of the same
+owners.
 """
 
 from __future__ import annotations
@@ -16,12 +21,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+
+from fedflat.core.seeds import numpy_generator
 from fedflat.data.examples import Examples
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.files.paths import FileLayout, locate
 from fedflat.data.files.sources import Source
+from fedflat.data.partitions.given import ByUser
 from fedflat.data.partitions.iid import Iid
-from fedflat.data.partitions.partition import Partition
+from fedflat.data.partitions.partition import Index, Partition
 from fedflat.data.raw import RawSet
 from fedflat.data.splitting import check_cut, federate
 from fedflat.errors import SettingError
@@ -121,3 +130,69 @@ class FileSet(NamedSet):
 @lru_cache(maxsize=2)
 def _read(kind: type[FileSet], files: tuple[Path, ...], written: tuple[int, ...]) -> RawSet:
     return kind.read(files)
+
+
+@dataclass(frozen=True, repr=False)
+class NaturalSet(FileSet):
+    """A set that is published with the owners of its examples."""
+
+    partition: Partition = field(default_factory=ByUser)
+
+    whose: ClassVar[str]
+    """The plural noun for its owners."""
+
+    @abstractmethod
+    def owners(self) -> Index:
+        """The ids of all owners with enough examples, in ascending order."""
+
+    def of(self, owners: Index) -> RawSet:
+        """The examples of these owners with their ids, and test examples of these owners or of
+        none."""
+        raw = self.raw()
+        assert raw.users is not None
+        users = raw.users.numpy()
+        selected = np.isin(users, [*owners, -1])
+        if selected.all():
+            return raw
+        return RawSet(
+            raw.x[selected],
+            raw.y[selected],
+            int(selected[: raw.train].sum()),
+            raw.classes,
+            None,
+            raw.users[selected],
+            raw.domains and raw.domains.of(np.flatnonzero(selected).tolist()),
+        )
+
+    def open(self, seed: int) -> Federation:
+        """The federation for this seed, unless the set has its own seed."""
+        seed = seed if self.seed is None else self.seed
+        raw = self.of(select_owners(self.name, self.whose, self.owners(), self.clients, seed))
+        assert raw.users is not None
+        return federate(
+            self.to_examples(raw),
+            raw.train,
+            self.partition,
+            self.clients,
+            seed,
+            split=self.split,
+            pool=self.pool,
+            users=raw.users.numpy(),
+        )
+
+
+def select_owners(name: str, whose: str, owners: Index, clients: int, seed: int) -> Index:
+    """``clients`` owners selected by the seed, in ascending order; an error if there are too few.
+
+    >>> select_owners("plays", "roles", np.array([3, 5, 9]), 3, seed=0).tolist()
+    [3, 5, 9]
+    """
+    if len(owners) < clients:
+        raise SettingError(
+            f"{name}: {clients} clients need as many {whose}, found {len(owners)}. Use fewer "
+            "clients."
+        )
+    if len(owners) == clients:
+        return owners
+    chosen: Index = np.sort(numpy_generator(seed, "owners").choice(owners, clients, replace=False))
+    return chosen

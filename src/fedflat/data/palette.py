@@ -1,12 +1,15 @@
-"""Colours of classes in masks: those of Cityscapes where names match, other hues elsewhere."""
+"""Colours of classes in masks, those of Cityscapes where names match; sample images above their masks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from colorsys import hsv_to_rgb
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fedflat.plot_style import PAGE, plain
 
 IGNORED = (0, 0, 0)
 """Colour of ignored pixels."""
@@ -58,3 +61,47 @@ def palette(names: Sequence[str], count: int) -> NDArray[np.uint8]:
         wheel = [round(255 * part) for part in hsv_to_rgb(place * GOLDEN % 1, 0.65, 0.9)]
         colours[place] = wheel if known is None else known
     return colours
+
+
+class MaskSample(NamedTuple):
+    """An image of a client and its mask."""
+
+    client: str
+    image: Any
+    """Height, width, channels."""
+    mask: Any
+    """The class of each pixel; 255 is ignored."""
+
+
+def masks_height(samples: Sequence[MaskSample]) -> float:
+    """The height of the samples in a page wide, in inches."""
+    tall, wide = samples[0].mask.shape
+    return float(0.6 + 2 * PAGE / len(samples) * tall / wide)
+
+
+def draw_masks(part: Any, samples: Sequence[MaskSample], names: Sequence[str]) -> None:
+    """Draw samples and a legend of the classes in them into a part of a figure.
+
+    part
+        A figure, or a part of one.
+    samples
+        One sample or more.
+    names
+        The names of the classes.
+    """
+    import numpy as np
+
+    colors = palette(names, len(names))
+    axes = part.subplots(2, len(samples), squeeze=False)
+    for (top, bottom), sample in zip(axes.T, samples, strict=True):
+        top.imshow(sample.image)
+        top.set_title(plain(sample.client), fontsize=7)
+        bottom.imshow(colors[sample.mask])
+        top.set_axis_off()
+        bottom.set_axis_off()
+    there = np.unique(np.concatenate([sample.mask.ravel() for sample in samples]))
+    keys = [
+        axes[0, 0].scatter([], [], marker="s", color=colors[kind] / 255, label=plain(names[kind]))
+        for kind in there[there < len(names)]
+    ]
+    part.legend(handles=keys, loc="outside lower left", ncols=10, handletextpad=0, columnspacing=1)

@@ -13,7 +13,7 @@ from fedflat.data.batch import Batch
 from fedflat.data.derived import DelegatingExamples, DerivedSet
 from fedflat.data.examples import AnyExamples
 from fedflat.data.federation import PartitionedFederation
-from fedflat.data.styles.frequencies import restyled
+from fedflat.data.styles import restyled
 
 
 @dataclass(frozen=True)

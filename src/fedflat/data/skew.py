@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedflat.data.partitions.dealing import Index
+from fedflat.data.partitions.partition import Index
 
 
 @dataclass(frozen=True)

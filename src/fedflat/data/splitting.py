@@ -9,8 +9,7 @@ from torch import Tensor
 from fedflat.core.seeds import numpy_generator
 from fedflat.data.examples import AnyExamples, ClientData
 from fedflat.data.federation import PartitionedFederation
-from fedflat.data.partitions.dealing import Index
-from fedflat.data.partitions.partition import Partition
+from fedflat.data.partitions.partition import Index, Partition
 from fedflat.errors import LARGEST_SEED, SettingError, number
 from fedflat.registry.specs import registered
 

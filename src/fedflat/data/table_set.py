@@ -19,7 +19,7 @@ from fedflat.data.examples import AnyExamples, Examples
 from fedflat.data.federation import DataSpec, Federation, PartitionedFederation
 from fedflat.data.files.pictures import Picture, check_pillow
 from fedflat.data.on_disk import OnDisk
-from fedflat.data.partitions.by_user import ByUser
+from fedflat.data.partitions.given import ByUser
 from fedflat.data.partitions.iid import Iid
 from fedflat.data.partitions.partition import Partition
 from fedflat.data.splitting import check_cut, federate

@@ -23,8 +23,8 @@ from fedflat.client.training import ClientJob, Request
 from fedflat.core.failures import CRASHED, REFUSED, ClientFailure
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.sets.other_examples import without_labels
 from fedflat.data.sets.remote_clients import describe
-from fedflat.data.unlabelled import without_labels
 from fedflat.deploy.certificates import SERVER, load_certificate, load_key
 from fedflat.deploy.disclosure import deployment_text
 from fedflat.deploy.envelope import SIGNED, Reader, RejectedMessage, SignedMessage, Signer

@@ -22,8 +22,8 @@ from fedflat.data.domain_inputs import with_known_domains
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.files.paths import check_data_dir, data_place, remembered
 from fedflat.data.info import VALIDATION
+from fedflat.data.sets.other_examples import WHY, without_labels
 from fedflat.data.sets.with_validation import WithValidation
-from fedflat.data.unlabelled import WHY, without_labels
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.evaluation_schedule import EvaluationSchedule
 from fedflat.experiments.privacy_check import check_privacy

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.client.learner import ModelLike
-from fedflat.data.arrays import tensor
+from fedflat.data.categories import tensor
 from fedflat.data.files.pictures import ENDINGS, Picture
 from fedflat.data.table import DataTable, as_table, read_csv
 from fedflat.data.table_set import stacked

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedflat.data.partition_figure import partition_figure
+from fedflat.data.figures import partition_figure
 from fedflat.plot_style import COLUMN, LEGEND, PAGE, in_lines, legend, look
 from fedflat.report.collect import Document
 from fedflat.report.figure_style import NamedFigure, canvas, comparable, numbers, panels, wide

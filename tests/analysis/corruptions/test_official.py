@@ -20,8 +20,7 @@ from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import DataSpec
 from fedflat.data.files.paths import set_data_dir
-from fedflat.data.sets.cifar10 import write_cifar10
-from fedflat.data.sets.cifar100 import FINE_TO_COARSE
+from fedflat.data.sets.cifar import FINE_TO_COARSE, write_cifar10
 from fedflat.errors import DataError
 from fedflat.report import collect
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from data.scenes.streets import CITY_IDS, mask, photo
 from fedflat.data.scenes.classes import CITYSCAPES_IDS, IDDA_IDS, LISTS, MAPILLARY_IDS, Ids
-from fedflat.data.scenes.reading import FrameFiles, read_scene
+from fedflat.data.scenes.scenes import FrameFiles, read_scene
 from fedflat.errors import DataError
 
 IDS = Ids.of(CITYSCAPES_IDS, [*range(35), 255], "cityscapes")

@@ -18,7 +18,7 @@ from fedflat.data.federation import DataSpec
 from fedflat.data.files.fetch import entries, get
 from fedflat.data.files.paths import set_data_dir
 from fedflat.data.scenes.scenes import DealtScenes, Scenes
-from fedflat.data.show import show
+from fedflat.data.shown_data import show
 from fedflat.errors import DataError, SettingError
 from fedflat.registry.specs import parse
 

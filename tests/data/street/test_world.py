@@ -13,10 +13,8 @@ import numpy as np
 import pytest
 
 from fedflat.data.street import frame as classes
-from fedflat.data.street.camera import Camera
-from fedflat.data.street.film import APART, Film, Journey
-from fedflat.data.street.lens import Lens
-from fedflat.data.street.scene import pictures
+from fedflat.data.street.film import APART, Film, Journey, Lens, pictures
+from fedflat.data.street.frame import Camera
 from fedflat.data.street.styles import STYLES
 from fedflat.data.street.town import LAMP, PERSON, SIGN, TREES, Figures, Houses, Town, town
 from fedflat.data.street.traffic import STEP, VIEWS, Cars, Traffic, drive

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedflat.data.styles.bank import StyleBank, chosen
+from fedflat.data.styles import StyleBank, chosen
 from fedflat.errors import SettingError
 
 LOOKS = torch.tensor([1.0, 1.0, 2.0, 3.0])

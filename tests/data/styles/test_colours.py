@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedflat.data.styles.colours import (
+from fedflat.data.styles import (
     colour_style,
     lab_bytes,
     lab_to_rgb,
+    levels,
     match_statistics,
     recoloured,
     rgb_to_lab,
     statistics,
 )
-from fedflat.data.styles.frequencies import levels
 from fedflat.errors import SettingError
 
 

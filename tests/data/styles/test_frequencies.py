@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedflat.data.styles.frequencies import (
+from fedflat.data.styles import (
     amplitudes,
     exchange,
     halves,

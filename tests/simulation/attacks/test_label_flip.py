@@ -20,7 +20,7 @@ from fedflat.cli.main import main
 from fedflat.client.attacker import Swaps, attackers_in
 from fedflat.client.learner import Learner
 from fedflat.data.federation import DataSpec, PartitionedFederation
-from fedflat.data.sets.cifar100 import FINE_TO_COARSE
+from fedflat.data.sets.cifar import FINE_TO_COARSE
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
 from fedflat.experiments.descriptions import collect_descriptions

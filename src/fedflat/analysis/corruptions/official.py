@@ -20,8 +20,7 @@ from fedflat.analysis.corruptions.corruptions import KINDS
 from fedflat.analysis.corruptions.kind import SEVERITIES, Bytes
 from fedflat.data.examples import ClientData
 from fedflat.data.files.paths import roots
-from fedflat.data.sets.cifar10 import Cifar10
-from fedflat.data.sets.cifar100 import FINE_TO_COARSE, Cifar100
+from fedflat.data.sets.cifar import FINE_TO_COARSE, Cifar10, Cifar100
 from fedflat.errors import DataError
 
 FOLDERS = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C"}

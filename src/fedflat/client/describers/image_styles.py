@@ -19,8 +19,7 @@ from fedflat.client.learner import Learner
 from fedflat.client.training import ClientWork
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
-from fedflat.data.styles.colours import colour_style
-from fedflat.data.styles.frequencies import amplitudes, halves
+from fedflat.data.styles import amplitudes, colour_style, halves
 from fedflat.errors import SettingError
 from fedflat.registry.specs import register
 

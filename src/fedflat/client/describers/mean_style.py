@@ -12,7 +12,7 @@ from fedflat.client.learner import Learner
 from fedflat.client.training import ClientWork
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
-from fedflat.data.styles.frequencies import amplitudes, resized
+from fedflat.data.styles import amplitudes, resized
 from fedflat.errors import SettingError, number
 from fedflat.registry.specs import register
 

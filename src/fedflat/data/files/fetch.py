@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from fedflat.data.files.catalogue import CatalogueEntry
-from fedflat.data.files.folder_set import FolderSet
 from fedflat.data.files.paths import home
-from fedflat.data.files.sources import OnMessage, UnavailableError
+from fedflat.data.files.sources import FolderSet, OnMessage, UnavailableError
 from fedflat.data.named_set import FileSet
 from fedflat.data.raw import RawSet
 from fedflat.errors import DataError

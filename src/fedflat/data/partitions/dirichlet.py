@@ -12,8 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedflat.data.partitions.dealing import Index, class_counts, enough, pools_of, split_classes
-from fedflat.data.partitions.partition import Partition
+from fedflat.data.partitions.partition import (
+    Index,
+    Partition,
+    class_counts,
+    enough,
+    pools_of,
+    split_classes,
+)
 from fedflat.errors import SettingError, flag, number
 from fedflat.registry.specs import register
 

@@ -7,8 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedflat.data.partitions.dealing import (
+from fedflat.data.partitions.partition import (
     Index,
+    Partition,
     dirichlet,
     draw,
     draw_in_turns,
@@ -17,7 +18,6 @@ from fedflat.data.partitions.dealing import (
     pools_of,
     take,
 )
-from fedflat.data.partitions.partition import Partition
 from fedflat.errors import SettingError, choice, flag, number
 from fedflat.registry.specs import register
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
 from fedflat.core.seeds import numpy_generator
 from fedflat.data.examples import Augment
-from fedflat.data.files.folder_set import FolderSet
 from fedflat.data.files.pictures import check_max_pixels
+from fedflat.data.files.sources import FolderSet
 from fedflat.data.scenes.augment import Jitter, ScaleCrop
 from fedflat.data.scenes.classes import LISTS, Ids
-from fedflat.data.scenes.reading import FrameFiles
-from fedflat.data.scenes.scenes import DealtScenes, Scene, Scenes, partition_scenes
-from fedflat.errors import LARGEST_SEED, MAX_PIXELS, SettingError, flag, number
+from fedflat.data.scenes.scenes import DealtScenes, FrameFiles, Scene, Scenes, partition_scenes
+from fedflat.errors import LARGEST_SEED, MAX_PIXELS, DataError, SettingError, flag, number
 
 MOST_PIXELS = 20_000
 """Most pixels per side."""
@@ -128,3 +128,41 @@ class SceneSet(FolderSet):
     def rng(self, seed: int) -> np.random.Generator:
         """The generator of the partition."""
         return numpy_generator(seed if self.seed is None else self.seed, "partition")
+
+
+def subfolders(owner: str, folder: Path) -> list[Path]:
+    """The folders in a folder, by name; at least one."""
+    folders = sorted(
+        path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")
+    )
+    if not folders:
+        raise DataError(
+            f"{owner}: {folder} must have a folder for each city or domain, and has none."
+        )
+    return folders
+
+
+def pair_masks(
+    owner: str,
+    folder: Path,
+    ending: str,
+    mask: Callable[[Path], Path] | None,
+    domain: str,
+    advice: str,
+) -> list[Scene]:
+    """The images whose names end in ``ending``, each with its mask (``mask=None``: no masks)."""
+    images = sorted(folder.glob(f"*{ending}")) if folder.is_dir() else []
+    if not images:
+        raise DataError(f"{owner}: {folder} has no images (*{ending}). {advice}")
+    if mask is None:
+        return [Scene(image, None, domain) for image in images]
+    scenes = [Scene(image, mask(image), domain) for image in images]
+    missing = [
+        scene.mask for scene in scenes if scene.mask is not None and not scene.mask.is_file()
+    ]
+    if missing:
+        raise DataError(
+            f"{owner}: {len(missing)} of {len(scenes)} images in {folder} have no mask; the first "
+            f"that is missing is {missing[0]}. {advice}"
+        )
+    return scenes

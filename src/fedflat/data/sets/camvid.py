@@ -13,11 +13,10 @@ from torch import Tensor
 
 from fedflat.data.domains import Domains
 from fedflat.data.examples import ClientData, Examples
-from fedflat.data.files.folder_set import FolderSet
+from fedflat.data.files.sources import FolderSet
 from fedflat.data.scenes.augment import Jitter, ScaleCrop
 from fedflat.data.scenes.classes import IGNORE, Ids
-from fedflat.data.scenes.reading import FrameFiles, read_scene, whole_mask
-from fedflat.data.scenes.scenes import HALF, DealtScenes
+from fedflat.data.scenes.scenes import HALF, DealtScenes, FrameFiles, read_scene, whole_mask
 from fedflat.errors import LARGEST_SEED, DataError, SettingError, choice, flag, number
 from fedflat.files import open_text
 from fedflat.registry.specs import register

@@ -25,12 +25,12 @@ import torch
 
 from fedflat.data.domains import Domains
 from fedflat.data.federation import PartitionedFederation
-from fedflat.data.files.folder_set import FolderSet
-from fedflat.data.files.leaf import read_leaf
+from fedflat.data.files.formats import read_leaf
 from fedflat.data.files.pictures import Picture, check_pillow
-from fedflat.data.natural_set import select_owners
+from fedflat.data.files.sources import FolderSet
+from fedflat.data.named_set import select_owners
 from fedflat.data.on_disk import BUDGET, OnDisk
-from fedflat.data.partitions.by_user import ByUser
+from fedflat.data.partitions.given import ByUser
 from fedflat.data.partitions.partition import Partition
 from fedflat.data.splitting import check_cut, federate
 from fedflat.errors import MOST_BYTES, DataError, flag, number, shown

@@ -29,7 +29,7 @@ from fedflat.data.files.pictures import (
     pictures_in,
 )
 from fedflat.data.on_disk import BUDGET, OnDisk
-from fedflat.data.partitions.by_user import ByUser
+from fedflat.data.partitions.given import ByUser
 from fedflat.data.partitions.iid import Iid
 from fedflat.data.partitions.partition import Partition
 from fedflat.data.splitting import check_cut, federate

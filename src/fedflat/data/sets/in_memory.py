@@ -18,12 +18,21 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from fedflat.data.arrays import Arrays, Labels, Pair, labels, numbered, pair, tensor
 from fedflat.data.batch import leading
-from fedflat.data.categories import Categories, categories
+from fedflat.data.categories import (
+    Arrays,
+    Categories,
+    Labels,
+    Pair,
+    categories,
+    labels,
+    numbered,
+    pair,
+    tensor,
+)
 from fedflat.data.examples import Augment, ClientData, Examples
 from fedflat.data.federation import DataSpec, Federation, OnDemand
-from fedflat.data.partitions.by_user import ByUser
+from fedflat.data.partitions.given import ByUser
 from fedflat.data.partitions.iid import Iid
 from fedflat.data.partitions.partition import Partition
 from fedflat.data.splitting import check_cut, federate

@@ -14,13 +14,10 @@ import torch
 from fedflat.core.seeds import numpy_generator
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
-from fedflat.data.files.folder_set import FolderSet
 from fedflat.data.files.pictures import check_max_pixels
+from fedflat.data.files.sources import FolderSet
 from fedflat.data.on_disk import OnDisk
-from fedflat.data.places.descriptors import sequence_descriptors
-from fedflat.data.places.images import PlaceFederation, place_images
-from fedflat.data.places.msls_files import Cities, read_cities
-from fedflat.data.places.sequences import Validity
+from fedflat.data.places.msls_files import Cities, Validity, read_cities
 from fedflat.data.places.splits import (
     Clients,
     clustering,
@@ -28,7 +25,9 @@ from fedflat.data.places.splits import (
     picked_at_random,
     proximity,
     random_split,
+    sequence_descriptors,
 )
+from fedflat.data.places.targets import PlaceFederation, place_images
 from fedflat.errors import LARGEST_SEED, MAX_PIXELS, DataError, SettingError, choice, flag, number
 from fedflat.registry.specs import register
 

@@ -22,11 +22,10 @@ import torch
 
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.data.files.folder_set import FolderSet
 from fedflat.data.files.pictures import ENDINGS, check_max_pixels
+from fedflat.data.files.sources import FolderSet
 from fedflat.data.k_means import k_means
-from fedflat.data.places.images import PlaceFederation, PlaceImage, place_images
-from fedflat.data.places.targets import ROLES
+from fedflat.data.places.targets import ROLES, PlaceFederation, PlaceImage, place_images
 from fedflat.data.sets.msls import check_size
 from fedflat.errors import LARGEST_SEED, MAX_PIXELS, DataError, SettingError, number
 from fedflat.files import open_text

@@ -22,9 +22,8 @@ from fedflat.data.federation import DataSpec, OnDemand
 from fedflat.data.places.targets import DATABASE, QUERY, with_role
 from fedflat.data.scenes.scenes import HALF
 from fedflat.data.sets.camvid import CLASSES as CAMVID
-from fedflat.data.street.film import Film, Journey
+from fedflat.data.street.film import FINISHES, Film, Journey
 from fedflat.data.street.frame import CLASSES
-from fedflat.data.street.lens import FINISHES
 from fedflat.data.street.traffic import VIEWS
 from fedflat.data.street.weather import WEATHERS
 from fedflat.errors import LARGEST_SEED, MOST_WEIGHTS, SettingError, choice, number

@@ -22,8 +22,8 @@ import torch
 from fedflat.data.augment import CropFlip
 from fedflat.data.examples import Augment
 from fedflat.data.federation import PartitionedFederation
-from fedflat.data.files.folder_set import FolderSet
 from fedflat.data.files.pictures import Picture, check_pillow, folders_in, pictures_in
+from fedflat.data.files.sources import FolderSet
 from fedflat.data.on_disk import BUDGET, OnDisk
 from fedflat.data.partitions.iid import Iid
 from fedflat.data.partitions.partition import Partition

@@ -24,7 +24,7 @@ from fedflat.data.derived import DerivedSet
 from fedflat.data.domains import Domains
 from fedflat.data.examples import AnyExamples, ClientData, Examples
 from fedflat.data.federation import PartitionedFederation
-from fedflat.data.partitions.dealing import Index
+from fedflat.data.partitions.partition import Index
 from fedflat.errors import SettingError, choice, number
 from fedflat.registry.specs import register
 

@@ -27,7 +27,7 @@ from fedflat.data.federation import (
     owners_of_tests,
 )
 from fedflat.data.info import VALIDATION, DataInfo
-from fedflat.data.unlabelled import WHY
+from fedflat.data.sets.other_examples import WHY
 from fedflat.errors import LARGEST_SEED, SettingError, choice, number
 from fedflat.registry.specs import register
 

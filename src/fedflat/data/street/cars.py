@@ -7,9 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflat.data.street.camera import Array, Index, Shots
-from fedflat.data.street.fragments import Fragments, Painted, cut, darken
-from fedflat.data.street.frame import CAR, EAST, NORTH, ROUND, SOUTH, UP, WEST, StreetFrame
+from fedflat.data.street.frame import (
+    CAR,
+    EAST,
+    NORTH,
+    ROUND,
+    SOUTH,
+    UP,
+    WEST,
+    Array,
+    Fragments,
+    Index,
+    Painted,
+    Shots,
+    StreetFrame,
+    cut,
+    darken,
+)
 from fedflat.data.street.traffic import FAR, Cars
 
 GLASS, TYRE = np.array([0.16, 0.2, 0.26], np.float32), np.array([0.07, 0.07, 0.08], np.float32)

@@ -12,9 +12,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflat.data.street.camera import Array, Index, Shots
-from fedflat.data.street.fragments import NOTHING, Painted, cut, darken
-from fedflat.data.street.frame import BOARD, GREEN, HUMAN, POLE, ROUND, UP, StreetFrame, rough
+from fedflat.data.street.frame import (
+    BOARD,
+    GREEN,
+    HUMAN,
+    NOTHING,
+    POLE,
+    ROUND,
+    UP,
+    Array,
+    Index,
+    Painted,
+    Shots,
+    StreetFrame,
+    cut,
+    darken,
+    rough,
+)
 from fedflat.data.street.town import FIR, LAMP, LIGHTS, PALM, PERSON, POPLAR, SIGN, TREE, Figures
 
 REACH = 110.0

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedflat.data.street.camera import Array
+from fedflat.data.street.frame import Array
 
 Colour = tuple[int, int, int]
 Range = tuple[float, float]

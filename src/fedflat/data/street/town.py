@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflat.core.seeds import numpy_generator
-from fedflat.data.street.camera import Array
+from fedflat.data.street.frame import Array
 from fedflat.data.street.styles import Style, style_of
 
 DRIVEN, SEEN = 5, 3

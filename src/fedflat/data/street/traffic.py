@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflat.data.street.camera import Array, Camera, Index
+from fedflat.data.street.frame import Array, Camera, Index
 from fedflat.data.street.styles import shades
 from fedflat.data.street.town import DRIVEN, PERSON, SEEN, Figures, Town
 

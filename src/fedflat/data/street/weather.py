@@ -7,10 +7,8 @@ from math import cos, radians, sin, tan
 
 import numpy as np
 
-from fedflat.data.street.camera import Array
-from fedflat.data.street.fragments import cut
-from fedflat.data.street.frame import ROAD, SKY, UP, StreetFrame, rough
-from fedflat.data.street.ground import Ground
+from fedflat.data.street.buildings import Ground
+from fedflat.data.street.frame import ROAD, SKY, UP, Array, StreetFrame, cut, rough
 from fedflat.data.street.town import Town
 
 Triple = tuple[float, float, float]

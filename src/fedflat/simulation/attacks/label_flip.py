@@ -30,7 +30,7 @@ from fedflat.client.attacker import Pairs, Swaps, pairs_of
 from fedflat.client.evaluate import outputs
 from fedflat.core.seeds import numpy_generator
 from fedflat.data.federation import PartitionedFederation
-from fedflat.data.sets.cifar100 import FINE_TO_COARSE, Cifar100
+from fedflat.data.sets.cifar import FINE_TO_COARSE, Cifar100
 from fedflat.errors import SettingError, choice, number
 from fedflat.registry.specs import register
 from fedflat.simulation.attacks.attack import Attack, AttackedRun, refuse_elsewhere, share

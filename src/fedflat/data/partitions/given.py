@@ -1,4 +1,4 @@
-"""The clients that a JSON file lists, for instance a split released with a paper."""
+"""Clients that the data or a file name: the owners of examples, or the lists of a JSON file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,43 @@ from typing import Any
 
 import numpy as np
 
-from fedflat.data.partitions.dealing import Index
-from fedflat.data.partitions.partition import Partition
+from fedflat.data.partitions.partition import Index, Partition
 from fedflat.errors import DataError, SettingError, shown
 from fedflat.files import Damaged, parse_json, read_bytes, reason
 from fedflat.registry.specs import register
+
+
+@dataclass(frozen=True, repr=False)
+class ByUser(Partition):
+    """One client for each owner of examples, in the order of their ids; ``clients`` is ignored."""
+
+    by_label = False
+
+    def assign(
+        self,
+        labels: Index,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        coarse: Index | None = None,
+        users: Index | None = None,
+    ) -> list[Index]:
+        if users is None:
+            raise SettingError(
+                "by_user: the examples of this data set have no owners. Use another partition, or "
+                "tensors(..., users=ids)."
+            )
+        if len(users) != len(labels):
+            raise SettingError(
+                f"by_user: there must be an owner for each of the {len(labels)} examples, found "
+                f"{len(users)}."
+            )
+        order = np.argsort(users, kind="stable")
+        _, first = np.unique(users[order], return_index=True)
+        return np.split(order, first[1:])
+
+
+by_user = register("partition", "by_user")(ByUser)
 
 
 @dataclass(frozen=True, repr=False)
