@@ -44,7 +44,6 @@ MODULES = {
     "data/examples.py": "the examples of a client or a test set, in batches",
     "data/federation.py": "the data of each client and the test sets",
     "execution/client_pool.py": "one request after the other; an error becomes a failure",
-    "execution/client_states.py": "what pieces keep at each client, here nothing; the commit",
     "execution/in_process.py": "the executor: clients in this process",
     "execution/request_batch.py": "the requests of an exchange, each with its id",
     "experiments/evaluator.py": "the row of metrics of a round",
@@ -72,6 +71,7 @@ SPECIAL = {
     "simulation/clock.py": {"clock": "devices(speed=lognormal(50, 1))"},
     "server/averaging.py": {"method": "fedavg + ema(gamma=0.5)"},
     "client/piece.py": {"method": "fedprox(mu=0.1)"},
+    "execution/client_states.py": {"method": "feddyn"},
 }
 """Modules that a plain round does not enter, and settings with which it does."""
 

@@ -214,11 +214,15 @@ def test_requests_fetch_states_when_they_are_accessed() -> None:
             return super().state(client)
 
     broadcast = Broadcast(0, torch.zeros(2), torch.zeros(0), 0.1)
-    requests = RequestBatch(dict.fromkeys([4, 7, 1], broadcast), [4, 7, 1], Spy())
+    states = Spy()
+    requests = RequestBatch(dict.fromkeys([4, 7, 1], broadcast), [4, 7, 1], states)
+    assert [request.state for request in requests] == [{}, {}, {}]
+    assert asked == []  # no client has a state
+    states.stage(7, {"dual": {"sigma": torch.ones(2)}})
     assert (len(requests), asked) == (3, [])
     assert (requests[1].client, requests[-1].client) == (7, 1)
     assert asked == [7, 1]
-    assert [request.client for request in requests] == [4, 7, 1]
+    assert [len(request.state) for request in requests] == [0, 1, 0]
 
 
 def test_memories_of_a_round_count_too() -> None:

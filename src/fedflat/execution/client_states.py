@@ -65,6 +65,8 @@ class ClientStates:
         self.budget = usual_budget() if budget is None else budget
         self.path = None if folder is None else folder / FILE
         self.device = device
+        self.in_use = False
+        """Whether any client has kept a state. Until then there is nothing to ask for or to commit."""
         self.in_ram = 0
         """Bytes of the tensors in RAM."""
         self._kept: dict[int, _Held] = {}
@@ -81,7 +83,7 @@ class ClientStates:
         """Let the clients of a `StatefulPool` keep their states; the rest is kept here."""
         if isinstance(pool, StatefulPool):
             pool.use_states(self.ids)
-            self._kept_by_clients = True
+            self.in_use = self._kept_by_clients = True
         elif self.ids:
             raise RunError(
                 "the clients of this run keep their states themselves, and this executor does not "
@@ -92,11 +94,6 @@ class ClientStates:
         """Accept the replies of ``clients`` to ``requests`` at the next `commit`."""
         if self._kept_by_clients:
             self.ids.stage(requests, clients)
-
-    @property
-    def empty(self) -> bool:
-        """Whether no state is stored here."""
-        return not self._kept and not self._staged
 
     def __contains__(self, client: int) -> bool:
         """Whether ``client`` has a state."""
@@ -116,6 +113,7 @@ class ClientStates:
             before is not None and before.state is not None and _same(state, before.state)
         ):
             return
+        self.in_use = True
         staged = self._staged.pop(client, None)
         self._staged[client] = held = _Held(_nbytes(state))
         self._hold(
@@ -187,7 +185,7 @@ class ClientStates:
 
         Everything is read once to see that it is whole, and nothing is kept in RAM.
         """
-        newest = max(tables)
+        newest, self.in_use = max(tables), True
         self.ids.restore(tables)
         if "client" not in tables[newest]:
             return

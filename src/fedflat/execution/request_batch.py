@@ -64,10 +64,10 @@ class RequestBatch(Sequence[Request]):
         return Request(client, self.broadcast_to(client), self._state(client), id)
 
     def _state(self, client: int) -> ClientState:
+        if not self.clients.in_use:
+            return {}
         own = self.clients.state(client)
-        if own:
-            own = {k: kept for k, kept in own.items() if not k.startswith(AVERAGE)}
-        return own
+        return {k: kept for k, kept in own.items() if not k.startswith(AVERAGE)}
 
     def columns(self) -> RequestColumns:
         """The first of these requests by columns, up to the first that has another broadcast.
@@ -77,7 +77,7 @@ class RequestBatch(Sequence[Request]):
         broadcast, cohort = self.broadcast_to(self.cohort[0]), self.cohort
         if self._broadcast is None or self.missing_model:
             cohort = list(takewhile(lambda one: self.broadcast_to(one) is broadcast, cohort))
-        states = [] if self.clients.empty else list(map(self._state, cohort))
+        states = list(map(self._state, cohort)) if self.clients.in_use else []
         ids = self._ids[: len(cohort)]
         return RequestColumns(broadcast, cohort, ids, states if any(states) else None)
 

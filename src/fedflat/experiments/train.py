@@ -348,7 +348,8 @@ def commit(
     states = run.server | {slot: one.state for slot, one in outcome.steps.items()}
     done, exchange = outcome.round + 1, outcome.exchange
     with signals.lock:
-        run.clients.commit()
+        if run.clients.in_use:
+            run.clients.commit()
         run.round, run.models, run.averages = done, outcome.models, outcome.averages
         run.sent = exchange.in_flight
         run.server = server.state_after(states, outcome.models, done)

@@ -150,6 +150,8 @@ class ReplyCollector:
 
     def stage(self, reply: Reply | ReplyBatch, state: ClientState) -> None:
         """Keep client state for the commit at the end of the round."""
+        if not state and not self.clients.in_use:
+            return
         if isinstance(reply, Reply):
             self.clients.accept([reply.request], [reply.client])
             self.clients.stage(reply.client, state)
