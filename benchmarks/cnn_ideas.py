@@ -32,7 +32,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from fedflat.client.learner import Learner
 from fedflat.client.stacked_gradients import PATIENCE, StackedGradients
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.kernels.allocator import keep_memory
 from fedflat.models.cnn import cnn
 

@@ -20,7 +20,7 @@ from turns import WARM_UP, Turns
 from workloads import SIZES, Workload
 
 from fedflat.core.seeds import torch_generator
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess

@@ -16,7 +16,7 @@ from torch.nn.functional import conv2d, cross_entropy
 
 import fedflat as ff
 from fedflat.client.learner import Learner
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.kernels.convolution import convolving
 from fedflat.kernels.winograd import TilePlan, plan_tiles, transform_for
 

@@ -33,11 +33,11 @@ from fedflat.core.schedules import poly as poly
 from fedflat.core.schedules import steps as steps
 from fedflat.core.schedules import warmup as warmup
 from fedflat.core.stage import Stage as Stage
-from fedflat.data.batch import Batch as Batch
-from fedflat.data.batch import Mixed as Mixed
 from fedflat.data.examples import AnyExamples as AnyExamples
+from fedflat.data.examples import Batch as Batch
 from fedflat.data.examples import ClientData as ClientData
 from fedflat.data.examples import Examples as Examples
+from fedflat.data.examples import Mixed as Mixed
 from fedflat.data.federation import DataSpec as DataSpec
 from fedflat.data.federation import Federation as Federation
 from fedflat.data.federation import OnDemand as OnDemand

@@ -8,7 +8,7 @@ import torch
 from client.stages import vector, visiting
 from fedflat.client.batch_transforms import Cutout, Mixup
 from fedflat.core.schedules import steps
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 
 BATCH = Batch(torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(6))
 

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
 from fedflat.client.preflight import check_training_step
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
 from fedflat.models.simple import mlp

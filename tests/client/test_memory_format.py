@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
 from fedflat.execution.in_process import InProcess

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked

@@ -23,8 +23,7 @@ from fedflat.client.stacked_training import StackContext, run_stack, signature
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch, aggregate, unstack
 from fedflat.data.augment import CropFlip
-from fedflat.data.batch import Batch, Mixed
-from fedflat.data.examples import ClientData, Examples
+from fedflat.data.examples import Batch, ClientData, Examples, Mixed
 
 CLIENTS, EXAMPLES = 3, 5
 

@@ -22,7 +22,7 @@ from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.core.flat import Layout
 from fedflat.core.messages import Broadcast
 from fedflat.core.schedules import warmup
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
 from fedflat.experiments.prepare import prepare

@@ -13,7 +13,7 @@ from experiments.small import experiment
 from fedflat.client import traced_gradients
 from fedflat.client.learner import Learner
 from fedflat.client.traced_gradients import MOST, traceable
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse

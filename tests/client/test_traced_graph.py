@@ -14,7 +14,7 @@ from experiments.small import experiment
 from fedflat.client.learner import Learner
 from fedflat.client.stacked_gradients import StackedGradients
 from fedflat.client.traced_graph import NotTraceable, recorded, simplified
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.progress import Progress
 from fedflat.experiments.train import train

@@ -27,7 +27,7 @@ from fedflat.core.flat import GradFn
 from fedflat.core.instruction import Instruction, Train
 from fedflat.core.messages import Broadcast
 from fedflat.core.stage import Stage
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import FedflatError, NotFinite
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedflat.data.augment import CropFlip, cutout, mixup
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.errors import SettingError
 
 

@@ -6,8 +6,17 @@ import pytest
 import torch
 
 from fedflat.data.augment import CropFlip
-from fedflat.data.batch import Batch, Mixed, leaves, regrown, rows, shape_of, stacked
-from fedflat.data.examples import ClientData, Examples
+from fedflat.data.examples import (
+    Batch,
+    ClientData,
+    Examples,
+    Mixed,
+    leaves,
+    regrown,
+    rows,
+    shape_of,
+    stacked,
+)
 from fedflat.data.federation import PartitionedFederation
 from fedflat.errors import SettingError
 

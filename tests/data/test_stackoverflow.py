@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from fedflat import experiment, iid, next_character, run, stackoverflow, with_validation
 from fedflat.data import federation
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.data.files.paths import set_data_dir
 from fedflat.data.sets.stackoverflow import _base, _people, text_of
 from fedflat.errors import DataError, SettingError

@@ -16,7 +16,7 @@ from experiments.small import experiment, timeless
 from experiments.test_executors import Kept
 from fedflat.client.evaluate import forward_here
 from fedflat.core.flat import Model
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.workers import EvalBatch, Part, WorkerPool, Workers
 from fedflat.experiments import evaluator

@@ -40,7 +40,6 @@ MODULES = {
     "core/instruction.py": "what a request asks for: training",
     "core/messages.py": "broadcast, reply, their bytes, and the mean of replies",
     "core/seeds.py": "random generators by purpose, round and client",
-    "data/batch.py": "inputs and targets of a batch",
     "data/examples.py": "the examples of a client or a test set, in batches",
     "data/federation.py": "the data of each client and the test sets",
     "execution/client_pool.py": "one request after the other; an error becomes a failure",

@@ -12,7 +12,7 @@ from fedflat.client.piece import ClientContext, Piece, Term
 from fedflat.composition.method import Method
 from fedflat.core.flat import GradFn, Layout
 from fedflat.core.stage import Stage
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.registry.specs import parse
 from fedflat.server.averaging import RunInfo
 from literal.problem import Problem

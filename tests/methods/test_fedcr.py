@@ -17,7 +17,7 @@ from fedflat.client.piece import Piece
 from fedflat.client.sharpness import Sam
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.core.messages import Broadcast, Replies
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from fedflat.client.learner import Learner
 from fedflat.composition.method import Method
 from fedflat.core.flat import Layout
-from fedflat.data.batch import Batch, Mixed
+from fedflat.data.examples import Batch, Mixed
 from fedflat.server.averaging import AverageState, RunInfo
 from literal import numbers
 from literal.problem import Problem, toy_q

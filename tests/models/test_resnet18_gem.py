@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 import fedflat as ff
 from fedflat.client.learner import Learner
 from fedflat.core.weight_files import state_dict_in
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.errors import RunError, SettingError
 from fedflat.files import Damaged
 from fedflat.models.embedder import GeM

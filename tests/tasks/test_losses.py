@@ -17,8 +17,7 @@ from fedflat.client.full_gradient import full_gradient
 from fedflat.client.learner import Learner
 from fedflat.client.local import LocalTraining
 from fedflat.client.training import ClientJob
-from fedflat.data.batch import Batch
-from fedflat.data.examples import ClientData, Examples
+from fedflat.data.examples import Batch, ClientData, Examples
 from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.objective import Objective
 from fedflat.flatness.points import losses

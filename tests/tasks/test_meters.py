@@ -12,7 +12,7 @@ from sklearn.metrics import confusion_matrix, jaccard_score, mean_squared_error,
 from sklearn.neighbors import NearestNeighbors
 
 import fedflat as ff
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.tasks.task import Task
 
 RNG = np.random.default_rng(3)

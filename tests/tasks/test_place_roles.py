@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 import fedflat as ff
-from fedflat.data.batch import Batch
-from fedflat.data.examples import ClientData, Examples
+from fedflat.data.examples import Batch, ClientData, Examples
 from fedflat.data.places.targets import DATABASE, QUERY, Places, with_role
 from fedflat.errors import SettingError
 from fedflat.tasks import nearest as search

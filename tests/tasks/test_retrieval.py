@@ -11,8 +11,7 @@ from torch import nn
 import fedflat as ff
 from fedflat.analysis.corruptions.evaluate import measure
 from fedflat.client.learner import Learner
-from fedflat.data.batch import Batch
-from fedflat.data.examples import ClientData, Examples
+from fedflat.data.examples import Batch, ClientData, Examples
 from fedflat.registry.specs import parse
 from fedflat.tasks.retrieval import Retrieval
 from fedflat.tasks.task import Supply

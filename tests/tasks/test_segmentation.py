@@ -10,8 +10,7 @@ import pytest
 import torch
 
 import fedflat as ff
-from fedflat.data.batch import Batch
-from fedflat.data.examples import ClientData, Examples
+from fedflat.data.examples import Batch, ClientData, Examples
 from fedflat.data.federation import DataSpec, Federation, PartitionedFederation
 from fedflat.errors import SettingError
 from fedflat.registry.specs import parse

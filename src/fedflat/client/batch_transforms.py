@@ -14,7 +14,7 @@ from fedflat.client.piece import ClientContext, ModelInfo, Piece
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
 from fedflat.data import augment
-from fedflat.data.batch import Batch, arguments
+from fedflat.data.examples import Batch, arguments
 from fedflat.errors import SettingError, number
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.client.learner import Learner
-from fedflat.data.batch import arguments, leading
+from fedflat.data.examples import arguments, leading
 
 PART = 5e-5
 """Seconds that each module adds to a gradient, however small it is."""

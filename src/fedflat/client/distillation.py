@@ -10,7 +10,7 @@ from torch import Tensor
 from fedflat.client.batch_transforms import Mixup
 from fedflat.client.piece import ClientContext, ModelInfo
 from fedflat.core.flat import Model
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.errors import SettingError
 
 

@@ -23,9 +23,8 @@ from torch import Tensor
 from fedflat.client.learner import Learner
 from fedflat.client.piece import ClientState, EvalModel, Piece, eval_model_piece
 from fedflat.core.flat import Model
-from fedflat.data.batch import Batch, Tensors, arguments, each
 from fedflat.data.domains import Domain, Domains
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import Batch, ClientData, Tensors, arguments, each
 
 Scores = dict[str, float]
 """Scores by name."""

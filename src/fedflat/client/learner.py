@@ -17,7 +17,7 @@ from fedflat.client.piece import ClientContext, Piece, Term, module_piece
 from fedflat.client.traced_gradients import TracedGradients, traceable
 from fedflat.core.flat import FlatModule, Model
 from fedflat.core.seeds import derive, seed_torch
-from fedflat.data.batch import Batch, Mixed, Tensors, arguments, each, leading
+from fedflat.data.examples import Batch, Mixed, Tensors, arguments, each, leading
 from fedflat.errors import SettingError
 from fedflat.kernels import convolution
 from fedflat.kernels.convolution import convolving

@@ -24,7 +24,7 @@ from torch.autograd import Function
 
 from fedflat.client.piece import ClientContext, ModelInfo, Term
 from fedflat.core.schedules import Scalar, at, scalar
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.errors import SettingError, choice
 
 ACTIVATIONS = tuple(

@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from fedflat.core.flat import GradFn, Layout, Model
 from fedflat.core.seeds import request_seed, torch_generator
 from fedflat.core.stage import Stage
-from fedflat.data.batch import Batch, Tensors
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import Batch, ClientData, Tensors
 from fedflat.errors import SettingError
 from fedflat.models.spec import ModelSpec
 from fedflat.registry.specs import TextSpec

@@ -12,7 +12,7 @@ from fedflat.client.learner import Learner
 from fedflat.client.piece import Piece
 from fedflat.core.flat import FlatModule, Layout
 from fedflat.core.seeds import seed_torch
-from fedflat.data.batch import Batch, arguments
+from fedflat.data.examples import Batch, arguments
 from fedflat.data.federation import Federation
 from fedflat.data.sets.other_examples import WHY
 from fedflat.errors import FedflatError, SettingError

@@ -23,8 +23,7 @@ from torch.utils._pytree import tree_leaves
 from fedflat.client.cost_model import forward_cost
 from fedflat.client.learner import Learner, Terms
 from fedflat.client.traced_graph import recorded, simplified
-from fedflat.data.batch import Batch, arguments, leaves, regrown, shape_of, stacked
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import Batch, ClientData, arguments, leaves, regrown, shape_of, stacked
 from fedflat.kernels.cross_entropy import few_classes
 from fedflat.kernels.lstm import stepwise
 from fedflat.tasks.task import Count

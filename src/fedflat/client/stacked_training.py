@@ -34,9 +34,8 @@ from fedflat.client.training import (
 from fedflat.core.flat import Model
 from fedflat.core.messages import Extras, ReplyBatch
 from fedflat.core.seeds import request_seed, torch_generator
-from fedflat.data.batch import Batch, Tensors, each, rows, stacked
 from fedflat.data.cohort import CohortData
-from fedflat.data.examples import AnyExamples, ClientData
+from fedflat.data.examples import AnyExamples, Batch, ClientData, Tensors, each, rows, stacked
 
 
 @dataclass

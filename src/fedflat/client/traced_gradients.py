@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedflat.client.traced_graph import recorded, simplified
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.tasks.classification import Classification
 from fedflat.tasks.regression import Regression
 from fedflat.tasks.task import Count

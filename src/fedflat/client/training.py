@@ -24,8 +24,7 @@ from fedflat.client.piece import BatchOracle, ClientContext, ClientState, Piece,
 from fedflat.core.flat import GradFn, Model
 from fedflat.core.messages import WEIGHT, Broadcast, Extras, Reply
 from fedflat.core.seeds import derive, kept_random_state, seed_modules, torch_generator
-from fedflat.data.batch import Batch, Tensors
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import Batch, ClientData, Tensors
 from fedflat.tasks.task import Count, Supply
 
 Spy = Callable[[str, Tensor], None]

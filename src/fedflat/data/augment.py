@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fedflat.data.batch import Batch, Mixed, each
+from fedflat.data.examples import Batch, Mixed, each
 from fedflat.errors import MOST_POINTS, SettingError, number
 
 

@@ -9,9 +9,8 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from fedflat.data.batch import Tensors
 from fedflat.data.domains import Domains
-from fedflat.data.examples import AnyExamples, Examples
+from fedflat.data.examples import AnyExamples, Examples, Tensors
 from fedflat.data.federation import DataSpec, Federation, OnDemand, PartitionedFederation
 from fedflat.errors import SettingError
 from fedflat.registry.specs import name_of

@@ -15,10 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.data.batch import Batch
 from fedflat.data.derived import DelegatingExamples
 from fedflat.data.domains import Domains
-from fedflat.data.examples import AnyExamples, ClientData, Examples
+from fedflat.data.examples import AnyExamples, Batch, ClientData, Examples
 from fedflat.data.federation import Federation, PartitionedFederation
 from fedflat.errors import SettingError
 

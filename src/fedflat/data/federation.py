@@ -17,10 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedflat.data.batch import each
 from fedflat.data.cohort import CohortData
 from fedflat.data.domains import Domain
-from fedflat.data.examples import AnyExamples, ClientData, Examples
+from fedflat.data.examples import AnyExamples, ClientData, Examples, each
 from fedflat.data.info import NAMED, DataInfo
 from fedflat.data.partitions.partition import Partition
 from fedflat.data.skew import Skew

@@ -20,9 +20,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedflat.data.batch import Batch, Tensors, arguments, each, leading
 from fedflat.data.domains import Domains
-from fedflat.data.examples import AnyExamples, Augment, Examples
+from fedflat.data.examples import (
+    AnyExamples,
+    Augment,
+    Batch,
+    Examples,
+    Tensors,
+    arguments,
+    each,
+    leading,
+)
 from fedflat.errors import MOST_BYTES, DataError, number
 
 READERS = 4

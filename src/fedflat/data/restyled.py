@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.data.batch import Batch
 from fedflat.data.derived import DelegatingExamples, DerivedSet
-from fedflat.data.examples import AnyExamples
+from fedflat.data.examples import AnyExamples, Batch
 from fedflat.data.federation import PartitionedFederation
 from fedflat.data.styles import restyled
 

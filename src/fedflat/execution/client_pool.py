@@ -12,8 +12,7 @@ import torch
 from fedflat.client.learner import Learner
 from fedflat.client.training import ClientJob, Outcome, Request, run_client
 from fedflat.core.failures import ClientFailure
-from fedflat.data.batch import Batch
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import Batch, ClientData
 from fedflat.data.federation import Federation
 from fedflat.errors import FedflatError
 from fedflat.execution.scheduler import PoolOutcome, Then, WorkLeft, run_chains, run_requests

@@ -12,7 +12,7 @@ from fedflat.client.learner import Learner
 from fedflat.client.request_columns import RequestColumns
 from fedflat.client.stacked_gradients import unstackable
 from fedflat.client.training import ClientJob, Request
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source, threads

@@ -19,7 +19,7 @@ from fedflat.client.training import ClientJob
 from fedflat.core.failures import ClientFailure
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast
-from fedflat.data.batch import Tensors
+from fedflat.data.examples import Tensors
 from fedflat.data.federation import Federation
 from fedflat.execution.client_pool import PoolOutcome, run_or_fail
 from fedflat.execution.main_module import importing

@@ -22,7 +22,7 @@ from fedflat.client.training import ClientJob, Request
 from fedflat.core.failures import CRASHED, ClientFailure
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.execution.client_pool import (

@@ -16,9 +16,9 @@ from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
 from fedflat.core.instruction import Train
 from fedflat.core.schedules import Scalar, Schedule, at, check_end
-from fedflat.data.batch import Tensors
 from fedflat.data.cache import opened
 from fedflat.data.domain_inputs import with_known_domains
+from fedflat.data.examples import Tensors
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.files.paths import check_data_dir, data_place, remembered
 from fedflat.data.info import VALIDATION

@@ -17,7 +17,7 @@ from fedflat.client.learner import Learner
 from fedflat.client.piece import Piece
 from fedflat.client.training import ClientJob
 from fedflat.core.json_schema import check
-from fedflat.data.batch import arguments
+from fedflat.data.examples import arguments
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.errors import FedflatError, SettingError
 from fedflat.execution.wire_format import JobSpec

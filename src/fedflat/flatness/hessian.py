@@ -24,8 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedflat.client.learner import Learner
 from fedflat.core.flat import Layout, Model
-from fedflat.data.batch import Batch
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import Batch, ClientData
 from fedflat.errors import SettingError, nearest, number
 from fedflat.flatness.objective import BATCH, Objective, OnShare, flatten, ignore_progress
 from fedflat.kernels.convolution import convolving

@@ -14,8 +14,7 @@ from torch.func import functional_call
 
 from fedflat.client.learner import Learner
 from fedflat.core.flat import FlatModule
-from fedflat.data.batch import Batch, arguments
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import Batch, ClientData, arguments
 from fedflat.errors import SettingError, number
 from fedflat.tasks.average import Average
 

@@ -29,8 +29,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedflat.client.learner import Learner
 from fedflat.core.flat import Layout
-from fedflat.data.batch import Batch, arguments
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import Batch, ClientData, arguments
 from fedflat.errors import SettingError
 
 BATCH = 128

@@ -22,9 +22,8 @@ from fedflat.composition.method import Method, method
 from fedflat.core.flat import GradFn, Layout
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.stage import Stage
-from fedflat.data.batch import Batch
 from fedflat.data.domain_inputs import DomainInputs
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import Batch, ClientData
 from fedflat.errors import SettingError, number
 from fedflat.models.domain_models import NETWORKS, DomainModels
 from fedflat.server.piece import Send, ServerContext, ServerPiece

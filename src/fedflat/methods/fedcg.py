@@ -43,9 +43,8 @@ from fedflat.core.flat import FlatModule, GradFn, Layout, Model
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.seeds import derive, seed_torch
 from fedflat.core.stage import Stage
-from fedflat.data.batch import Batch
 from fedflat.data.domain_inputs import with_numbers
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import Batch, ClientData
 from fedflat.data.k_means import k_means
 from fedflat.errors import SettingError, choice, flag, number
 from fedflat.models.branch_slices import branch_rows, graph_slice, student_slices

@@ -29,7 +29,7 @@ from fedflat.composition.method import Method, method
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.errors import SettingError, number
 from fedflat.models.stochastic import StochasticNet, gaussian
 from fedflat.server.piece import Send, ServerContext, ServerPiece

@@ -34,7 +34,7 @@ from fedflat.core.flat import GradFn, Model
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.errors import choice, number
 from fedflat.server.piece import Send, ServerContext, ServerPiece
 

@@ -22,7 +22,7 @@ from fedflat.client.piece import ClientContext, ModelInfo, Term
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import Model
 from fedflat.core.schedules import Scalar, at, scalar
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.errors import number
 
 

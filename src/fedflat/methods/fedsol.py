@@ -31,7 +31,7 @@ from fedflat.composition.method import made_of
 from fedflat.core.flat import TINY, GradFn, Layout, Model
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
-from fedflat.data.batch import Batch, arguments
+from fedflat.data.examples import Batch, arguments
 from fedflat.errors import choice
 
 TEMPERATURE = 3.0

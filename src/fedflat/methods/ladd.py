@@ -30,7 +30,7 @@ from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
-from fedflat.data.batch import Batch, arguments
+from fedflat.data.examples import Batch, arguments
 from fedflat.errors import SettingError, choice, flag, number
 from fedflat.server.piece import Send, ServerContext, ServerPiece
 from fedflat.tasks.pseudo_labels import (

@@ -29,7 +29,7 @@ from fedflat.client.distillation import check_classes
 from fedflat.client.piece import ClientContext, ModelInfo, Term
 from fedflat.composition.method import made_of
 from fedflat.core.schedules import Scalar, at, scalar
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.errors import choice, number
 
 

@@ -38,7 +38,7 @@ from fedflat.composition.method import made_of
 from fedflat.core.flat import GradFn
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.errors import SettingError, choice, number
 from fedflat.tasks.twofold import Twofold, halves
 

@@ -30,7 +30,7 @@ from fedflat.client.piece import BuildNetwork, ClientContext, ModelInfo, Term
 from fedflat.composition.method import made_of
 from fedflat.core.flat import Model
 from fedflat.core.schedules import Scalar, at, scalar
-from fedflat.data.batch import Batch, arguments
+from fedflat.data.examples import Batch, arguments
 from fedflat.errors import SettingError, number
 
 

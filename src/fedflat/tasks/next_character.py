@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError, number
 from fedflat.registry.specs import register

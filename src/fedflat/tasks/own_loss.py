@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fedflat.data.batch import Batch
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import Batch, ClientData
 from fedflat.data.federation import Federation
 from fedflat.models.spec import ModelSpec
 from fedflat.tasks.headline import Headline

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.data.places.targets import Places
 from fedflat.tasks.nearest import nearest
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.data.batch import Batch, leading
+from fedflat.data.examples import Batch, leading
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
 from fedflat.registry.specs import register

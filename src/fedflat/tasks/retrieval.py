@@ -26,8 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pairwise_distance
 
-from fedflat.data.batch import Batch
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import Batch, ClientData
 from fedflat.data.federation import Federation
 from fedflat.data.places.targets import DATABASE, QUERY, Places
 from fedflat.errors import SettingError, choice, number

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError, number
 from fedflat.registry.specs import register

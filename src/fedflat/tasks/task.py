@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from fedflat.data.batch import Batch, Tensors
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import Batch, ClientData, Tensors
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
 from fedflat.models.spec import ModelSpec

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
 from fedflat.registry.specs import register

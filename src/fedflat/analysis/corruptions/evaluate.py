@@ -26,8 +26,7 @@ from fedflat.analysis.corruptions.official import Official
 from fedflat.client.learner import Learner
 from fedflat.core.flat import Model
 from fedflat.core.seeds import numpy_generator
-from fedflat.data.batch import arguments
-from fedflat.data.examples import ClientData, Examples
+from fedflat.data.examples import ClientData, Examples, arguments
 from fedflat.errors import SettingError, number
 from fedflat.flatness.points import OnProgress, load_point, no_progress, split_batches
 

@@ -8,8 +8,7 @@ from hashlib import blake2b
 import torch
 
 from fedflat.core.seeds import torch_generator
-from fedflat.data.batch import arguments
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import ClientData, arguments
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
 

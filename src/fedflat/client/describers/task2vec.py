@@ -27,8 +27,7 @@ from fedflat.client.instructions import Describer
 from fedflat.client.learner import Learner
 from fedflat.client.training import ClientWork
 from fedflat.core.seeds import torch_generator
-from fedflat.data.batch import arguments
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import ClientData, arguments
 from fedflat.data.federation import Federation
 from fedflat.errors import MOST_AT_ONCE, SettingError, choice, number
 from fedflat.registry.specs import register

@@ -14,9 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedflat.data.batch import Batch
 from fedflat.data.domains import Domains
-from fedflat.data.examples import AnyExamples, Augment, ClientData, Examples
+from fedflat.data.examples import AnyExamples, Augment, Batch, ClientData, Examples
 from fedflat.data.federation import PartitionedFederation
 from fedflat.data.files.pictures import opened
 from fedflat.data.on_disk import BUDGET, Key, decoded

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from fedflat.data.batch import leading
 from fedflat.data.categories import (
     Arrays,
     Categories,
@@ -30,7 +29,7 @@ from fedflat.data.categories import (
     pair,
     tensor,
 )
-from fedflat.data.examples import Augment, ClientData, Examples
+from fedflat.data.examples import Augment, ClientData, Examples, leading
 from fedflat.data.federation import DataSpec, Federation, OnDemand
 from fedflat.data.partitions.given import ByUser
 from fedflat.data.partitions.iid import Iid

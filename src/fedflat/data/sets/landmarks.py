@@ -32,8 +32,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from fedflat.data.batch import Batch
-from fedflat.data.examples import Examples
+from fedflat.data.examples import Batch, Examples
 from fedflat.data.federation import PartitionedFederation
 from fedflat.data.files.pictures import Picture, check_max_pixels, check_pillow
 from fedflat.data.files.sources import FolderSet

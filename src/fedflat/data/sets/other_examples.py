@@ -26,9 +26,8 @@ import torch
 from torch import Tensor
 
 from fedflat.core.seeds import torch_generator
-from fedflat.data.batch import Batch
 from fedflat.data.derived import DelegatingExamples, DerivedSet, changed
-from fedflat.data.examples import AnyExamples, ClientData
+from fedflat.data.examples import AnyExamples, Batch, ClientData
 from fedflat.data.federation import DataSpec, Federation, OnDemand, PartitionedFederation
 from fedflat.errors import SettingError, flag, number
 from fedflat.registry.specs import name_of, register

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedflat.client.evaluate import outputs
-from fedflat.data.batch import arguments
+from fedflat.data.examples import arguments
 from fedflat.errors import SettingError
 from fedflat.experiments.callbacks import RecordedValues
 from fedflat.experiments.recording.recorder import Metric, RoundView

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from fedflat.data.batch import arguments
-from fedflat.data.examples import AnyExamples, ClientData, Examples
+from fedflat.data.examples import AnyExamples, ClientData, Examples, arguments
 from fedflat.data.federation import Federation, PartitionedFederation
 from fedflat.data.files.paths import data_place
 from fedflat.data.on_disk import OnDisk

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedflat.client.learner import DTYPES, Learner, ModelLike
-from fedflat.data.batch import Tensors
+from fedflat.data.examples import Tensors
 from fedflat.data.federation import DataSpec
 from fedflat.data.files.paths import remembered
 from fedflat.errors import RunError

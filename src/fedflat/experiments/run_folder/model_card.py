@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from fedflat.data.batch import arguments
+from fedflat.data.examples import arguments
 from fedflat.data.info import DataInfo
 from fedflat.errors import SettingError
 from fedflat.experiments.run_folder.record import ModelInput, Preparation, RunRecord
