@@ -83,8 +83,7 @@ _HOMES = {
     "fedflat.experiments.recording.recorder": ("Metric", "RoundView"),
     "fedflat.core.stage": ("Stage",),
     "fedflat.topologies.groupings.grouping": ("Grouping",),
-    "fedflat.topologies.population": ("ClientPopulation",),
-    "fedflat.topologies.topology": ("Topology",),
+    "fedflat.topologies.topology": ("ClientPopulation", "Topology"),
     "fedflat.sweeps.sweep": ("Sweep", "sweep"),
 }
 """The public names that texts cannot use; those that they can use are in `TEXT_NAMES`."""

@@ -47,7 +47,6 @@ MODULES = {
     "execution/request_batch.py": "the requests of an exchange, each with its id",
     "experiments/evaluator.py": "the row of metrics of a round",
     "experiments/progress.py": "the time that is left",
-    "experiments/reported_models.py": "which models are evaluated, here the server's",
     "experiments/run_folder/run_folder.py": "keeps the row and the checkpoint",
     "experiments/train.py": "the loop over rounds, and the parts of a round",
     "server/client_selection.py": "draws the cohort",
@@ -57,9 +56,8 @@ MODULES = {
     "server/replies.py": "checks, counts and stages each reply",
     "tasks/classification.py": "cross-entropy and accuracy",
     "tasks/task.py": "what tasks have in common: the client's batches",
-    "topologies/population.py": "the clients of which a cohort is drawn",
-    "topologies/star.py": "one server model, one client a chain",
-    "topologies/topology.py": "the server's models by slot, here one",
+    "topologies/server_models.py": "the server's models by slot and by name, here one",
+    "topologies/topology.py": "draws a cohort of the clients, one client a chain",
 }
 """All modules that a plain round enters, with its evaluation and its commit, and what for."""
 SPECIAL = {

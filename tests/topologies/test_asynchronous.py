@@ -40,8 +40,7 @@ from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
-from fedflat.topologies.population import ClientPopulation
-from fedflat.topologies.topology import InFlight
+from fedflat.topologies.topology import ClientPopulation, InFlight
 from literal import fedasync, fedbuff
 from literal.problem import Plan, Problem, random_plan, random_problem
 from quadratic import experiment as on_quadratics

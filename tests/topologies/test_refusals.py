@@ -19,8 +19,7 @@ from fedflat.experiments.train import train
 from fedflat.registry.specs import parse, registered
 from fedflat.server.client_selection import Chain, ClientSampler, Selection
 from fedflat.topologies.groupings.grouping import Grouping
-from fedflat.topologies.population import ClientPopulation
-from fedflat.topologies.topology import Topology
+from fedflat.topologies.topology import ClientPopulation, Topology
 
 CHAINS, SHARED, MEETING, APART = (
     "chains(groups=2)",

@@ -39,7 +39,6 @@ from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.ledger import Ledger
 from fedflat.server.replies import match_replies
 from fedflat.simulation.clock import Fleet
-from fedflat.topologies.topology import ServerModels
 
 TrainFirst = Callable[[Experiment, str], Named]
 """Trains an experiment that must come first, or resumes it, in a folder of that name; returns its
@@ -138,7 +137,7 @@ def with_descriptions(
     attackers = attackers_of(exp, setup.fed, job.learner, population)
     return replace(
         setup,
-        server=ServerModels(exp.topology, population),
+        server=replace(setup.server, population=population),
         job=attacked(replace(job, shared=shared), attackers),
         initial_cost=spent,
     )

@@ -11,7 +11,7 @@ from fedflat.experiments.experiment import Experiment
 from fedflat.server.client_registry import ClientRegistry
 from fedflat.simulation.clock import Fleet
 from fedflat.text_table import span
-from fedflat.topologies.population import ClientPopulation
+from fedflat.topologies.topology import ClientPopulation
 
 
 def fleet_of(exp: Experiment) -> Fleet | None:

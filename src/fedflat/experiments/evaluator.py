@@ -43,7 +43,6 @@ from fedflat.execution.client_states import ClientStates
 from fedflat.experiments.eval_models import EvalModels, Routing, eval_models_of
 from fedflat.experiments.evaluated_examples import with_fewer_tests
 from fedflat.experiments.prepare import attacked_run
-from fedflat.experiments.reported_models import ReportedModels
 from fedflat.experiments.run_cost import FORWARD
 from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.run_setup import RunSetup
@@ -53,6 +52,7 @@ from fedflat.server.client_registry import ClientRegistry
 from fedflat.server.piece import StepResult
 from fedflat.server.replies import match_replies
 from fedflat.simulation.attacks.attack import ATTACK
+from fedflat.topologies.server_models import ServerModels
 from fedflat.topologies.topology import Topology
 
 ROUTED = "routed"
@@ -164,7 +164,7 @@ class Evaluator:
     learner: Learner
     fed: Federation
     registry: ClientRegistry
-    reported: ReportedModels
+    server: ServerModels
     evaluations: Sequence[ClientEvaluation] = ()
     may_miss: bool = False
     """True if clients that do not answer count as NaN; otherwise that is an error."""
@@ -186,7 +186,7 @@ class Evaluator:
         clients: ClientStates,
     ) -> Row:
         """The row of metrics of round ``t``: scores of all models, and what the method measured."""
-        server = self.reported.server
+        server = self.server
         scores = self.scores(t + 1, models, averages, clients)
         row: Row = {"round": t + 1, **headline_model(scores), **self.step_metrics(steps)}
         row |= server.topology.metrics(server.population, t)
@@ -194,7 +194,7 @@ class Evaluator:
         row |= self.client_means(row, scores)
         for measure in self.measures:
             row |= measure(averages)
-        for average in self.reported.averages:
+        for average in self.server.averages:
             row |= average.scores(averages[average.key])
         return row
 
@@ -209,7 +209,7 @@ class Evaluator:
         self, done: int, models: Mapping[str, Model], averages: Averages, clients: ClientStates
     ) -> dict[str, Scores]:
         """The scores of all models by name after ``done`` rounds, the reported one last."""
-        named = self.reported.by_name(done, models, averages)
+        named = self.server.by_name(done, models, averages)
         parts: Parts = whole
         client_state: StateOf = no_state
         if self.eval_models is not None:
@@ -271,7 +271,7 @@ class SlotEvaluator(Evaluator):
         self, done: int, models: Mapping[str, Model], averages: Averages, clients: ClientStates
     ) -> dict[str, Scores]:
         """The scores of all models by name, the reported one last."""
-        server = self.reported.server
+        server = self.server
         scores = super().scores(done, models, averages, clients)
         if server.route(self.fed.test) is not None:
             slots = [models[slot] for slot in server.slots]
@@ -279,29 +279,29 @@ class SlotEvaluator(Evaluator):
             scores[ROUTED] = score(
                 self.learner, self.fed, slots[0], parts=routing.parts, forward=self.forward
             )
-            for average in self.reported.averages:
+            for average in self.server.averages:
                 if average.key in scores:
                     scores[average.key] = scores.pop(average.key)
         if server.center(done, models) is None:
             each = {slot: scores[slot] for slot in server.reported_slots}
-            scores[SLOTS] = _means(each, self.reported.examples())
+            scores[SLOTS] = _means(each, self.server.examples())
             chosen_by = {
                 slot: one["tests"][VALIDATION]
                 for slot, one in each.items()
                 if VALIDATION in one.get("tests", {})
             }
             if chosen_by:
-                means = _means(chosen_by, self.reported.examples())
+                means = _means(chosen_by, self.server.examples())
                 scores[SLOTS] = {**scores[SLOTS], "tests": {VALIDATION: means}}
         return scores
 
     def clients_of(self, name: str) -> Sequence[int] | None:
         """A slot's model is tested at the clients of the slot."""
-        return self.reported.server.reported_slots.get(name)
+        return self.server.reported_slots.get(name)
 
     def step_metrics(self, steps: Mapping[str, StepResult]) -> Row:
         """Metrics of the server's pieces; their names end in the slot if there are several."""
-        if len(self.reported.server.slots) == 1:
+        if len(self.server.slots) == 1:
             return super().step_metrics(steps)
         return {
             f"{name}.{slot}": value
@@ -311,14 +311,14 @@ class SlotEvaluator(Evaluator):
 
     def client_means(self, row: Row, scores: Mapping[str, Scores]) -> Row:
         """The mean over all clients, each with the model of its slot."""
-        several = self.reported.server.reported_slots
+        several = self.server.reported_slots
         if not several or "clients" not in row:
             return {}
         own = {slot: {"clients": scores[slot]["clients"]} for slot in several}
         return _means(own, {slot: len(members) for slot, members in several.items()})
 
 
-def open_evaluator(setup: RunSetup, reported: ReportedModels, pool: Pool) -> Evaluator:
+def open_evaluator(setup: RunSetup, pool: Pool) -> Evaluator:
     """The evaluator of a run: by its server models, the pieces of its clients, and its attack."""
     exp, job = setup.exp, setup.job
     several = len(setup.server.slots) > 1 or type(exp.topology).route is not Topology.route
@@ -335,7 +335,7 @@ def open_evaluator(setup: RunSetup, reported: ReportedModels, pool: Pool) -> Eva
         job.learner,
         with_fewer_tests(setup.fed, exp.evaluate.examples),
         setup.registry,
-        reported,
+        setup.server,
         exp.method.evaluations,
         exp.min_replies is not None,
         eval_models_of(job, setup.registry, setup.fed),

@@ -17,8 +17,7 @@ from fedflat.errors import SettingError
 from fedflat.experiments.run_folder.groups import Grouped
 from fedflat.server.client_selection import ClientSampler
 from fedflat.topologies.groupings.grouping import Grouping
-from fedflat.topologies.population import ClientPopulation
-from fedflat.topologies.topology import Topology
+from fedflat.topologies.topology import ClientPopulation, Topology
 
 MOST, MEMBERS = 12, 6
 """Number of groups that are drawn in text, and of clients of each."""

@@ -16,13 +16,13 @@ from fedflat.data.federation import Federation
 from fedflat.data.info import VALIDATION
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.reported_models import ReportedModels, reported_models
 from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.run_folder.model_files import Named
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState
 from fedflat.server.averaging import AverageState
 from fedflat.tasks.headline import Headline
+from fedflat.topologies.server_models import ServerModels
 
 BEST = "best"
 """The name of the model that the validation set chose, and of its state in a run."""
@@ -32,7 +32,7 @@ BEST = "best"
 class ModelSelection:
     """Keeps the model of the evaluation with the best score on the validation set."""
 
-    reported: ReportedModels
+    server: ServerModels
     headline: Headline
     keeps: bool = False
     """Whether the model is kept, as the one that the run reports."""
@@ -60,8 +60,8 @@ class ModelSelection:
                 "score": torch.tensor(score, dtype=torch.float64),
             }
             if self.keeps:
-                named = self.reported.by_name(done, models, averages)
-                for name in named if self.reported.server.reported_slots else list(named)[-1:]:
+                named = self.server.by_name(done, models, averages)
+                for name in named if self.server.reported_slots else list(named)[-1:]:
                     averages[BEST][f"params/{name}"] = named[name].params
                     averages[BEST][f"buffers/{name}"] = named[name].buffers
         if self.patience is None:
@@ -87,7 +87,7 @@ def open_selection(setup: RunSetup) -> ModelSelection:
     """The selection of a run."""
     evaluate = setup.exp.evaluate
     return ModelSelection(
-        reported_models(setup), setup.exp.headline, evaluate.by_validation, evaluate.patience
+        setup.server, setup.exp.headline, evaluate.by_validation, evaluate.patience
     )
 
 
@@ -99,7 +99,7 @@ def final_weights(setup: RunSetup, run: RunState) -> dict[str, Named]:
 
 def final_models(setup: RunSetup, run: RunState) -> dict[str, Model]:
     """The models of a run by name; the last is reported: the validation set's choice, if any."""
-    named = reported_models(setup).by_name(run.round, run.models, run.averages)
+    named = setup.server.by_name(run.round, run.models, run.averages)
     return open_selection(setup).models(run.averages, named)
 
 

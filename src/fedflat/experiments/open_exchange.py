@@ -11,7 +11,6 @@ from fedflat.client.training import Request
 from fedflat.execution.client_pool import Pool
 from fedflat.experiments.devices import fleet_of
 from fedflat.experiments.prepare import attacked_run
-from fedflat.experiments.reported_models import run_info
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.exchange import (
     Averages,
@@ -48,7 +47,7 @@ def open_exchanges(setup: RunSetup, pool: Pool) -> Exchanges:
             partial(_diagnose, setup),
         ),
         pool,
-        run_info(setup),
+        setup.server.info,
         method.reply_listeners,
     )
     if exp.attack is not None and exp.attack.observes_broadcasts:

@@ -17,7 +17,7 @@ from fedflat.experiments.devices import check_devices, fleet_of, request_seconds
 from fedflat.experiments.experiment import Experiment
 from fedflat.server.client_registry import ClientRegistry
 from fedflat.server.client_selection import selected_clients
-from fedflat.topologies.population import ClientPopulation
+from fedflat.topologies.topology import ClientPopulation
 
 
 def open_registry(fed: Federation) -> ClientRegistry:

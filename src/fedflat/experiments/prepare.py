@@ -31,8 +31,8 @@ from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.client_registry import ClientRegistry
 from fedflat.server.piece import ServerData
 from fedflat.simulation.attacks.attack import AttackedRun
-from fedflat.topologies.population import ClientPopulation
-from fedflat.topologies.topology import ServerModels
+from fedflat.topologies.server_models import ServerModels
+from fedflat.topologies.topology import ClientPopulation
 
 
 def prepare(exp: Experiment, device: str = "cpu") -> RunSetup:
@@ -76,7 +76,7 @@ def prepare(exp: Experiment, device: str = "cpu") -> RunSetup:
     exp.init.check(exp, learner, lambda first: prepare(first, device).job.learner)
     check_selection(exp, fed)
     check_evaluated(exp, fed, job)
-    server = ServerModels(exp.topology, population)
+    server = ServerModels(exp.topology, population, exp.method.averages)
     return RunSetup(exp, fed, source, registry, server, job, server_data)
 
 

@@ -11,7 +11,7 @@ from fedflat.experiments.experiment import Experiment
 from fedflat.server.client_registry import ClientRegistry
 from fedflat.server.ledger import Ledger
 from fedflat.server.piece import ServerData
-from fedflat.topologies.topology import ServerModels
+from fedflat.topologies.server_models import ServerModels
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,6 @@ from fedflat.experiments.model_selection import (
 from fedflat.experiments.open_exchange import open_exchanges
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import PRETRAINING, OnProgress, Progress, Stopwatch
-from fedflat.experiments.reported_models import ReportedModels, reported_models, run_info
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.round_end import RoundEnd, wants_stop
 from fedflat.experiments.run_folder.jsonl_log import Row
@@ -59,7 +58,7 @@ from fedflat.server.piece import (
     server_step,
 )
 from fedflat.server.replies import Diverged
-from fedflat.topologies.topology import ServerModels
+from fedflat.topologies.server_models import ServerModels
 
 EARLY = "early"
 """The state that says that a run has ended before its last round."""
@@ -109,8 +108,7 @@ def train(
 
         with executor.open(job, setup.fed, setup.source) as pool:
             clients.use_pool(pool)
-            reported = reported_models(setup)
-            evaluator = open_evaluator(setup, reported, pool)
+            evaluator = open_evaluator(setup, pool)
             run = resumed or initial_state(setup, first, clients, evaluator)
             server = open_server(setup, open_exchanges(setup, pool), observers)
             ending = EarlyEnd(setup, open_selection(setup), on_round_end)
@@ -120,7 +118,7 @@ def train(
             try:
                 for t in range(run.round, run.round if stops else end):
                     outcome = server.train_round(run, t, evaluates=t in evaluated)
-                    update_averages(reported, run, outcome)
+                    update_averages(setup.server, run, outcome)
                     row = evaluate_round(evaluator, run, outcome, evaluates=t in evaluated)
                     if watches:
                         row, stops = ending.after(evaluator, run, outcome, row, run_folder.rows)
@@ -198,7 +196,7 @@ class EarlyEnd:
         done, exp = outcome.round + 1, self.setup.exp
         stops = self._select(outcome, row)
         if self.functions:
-            named = evaluator.reported.by_name(done, outcome.models, outcome.averages)
+            named = evaluator.server.by_name(done, outcome.models, outcome.averages)
             end = RoundEnd(
                 done,
                 exp.rounds,
@@ -310,13 +308,13 @@ def learning_rate(exp: Experiment) -> Callable[[int], float]:
     return lambda t: first
 
 
-def update_averages(reported: ReportedModels, run: RunState, outcome: RoundOutcome) -> None:
+def update_averages(server: ServerModels, run: RunState, outcome: RoundOutcome) -> None:
     """Add the models of a round to the averages, which are evaluated and never sent."""
-    t, server = outcome.round, reported.server
-    for average in reported.averages:
+    t = outcome.round
+    for average in server.averages:
         before = server.center_params(t, run.models)
         after = server.center_params(t + 1, outcome.models)
-        average.update(outcome.averages[average.key], reported.info, t, before, after)
+        average.update(outcome.averages[average.key], server.info, t, before, after)
 
 
 def evaluate_round(
@@ -424,7 +422,7 @@ def initial_state(
     ``evaluator`` is needed by observers that test the initial model at clients.
     """
     exp, cost = setup.exp, setup.initial_cost
-    info = run_info(setup)
+    info = setup.server.info
     averages = {
         one.key: one.init(_with_tests(info, evaluator, one.key), model.params)
         for one in exp.method.observers

@@ -32,7 +32,7 @@ from fedflat.tasks.pseudo_labels import SHARE, UNSURE
 from fedflat.topologies.clusters import ALL, NOTHING, TRUNK, Clusters
 from fedflat.topologies.groupings.by_style import ByStyle
 from fedflat.topologies.groupings.grouping import Grouping
-from fedflat.topologies.population import ClientPopulation
+from fedflat.topologies.topology import ClientPopulation
 
 CLS = "cls"
 SHARED = {CLS: TRUNK, "all": NOTHING, "nothing": ALL}

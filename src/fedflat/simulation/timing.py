@@ -22,7 +22,7 @@ from fedflat.server.exchange import SlotExchange
 from fedflat.server.replies import ReplyCollector
 from fedflat.simulation.clock import Fleet
 from fedflat.simulation.timetable import ChainPlan, ClientLeg, Timetable, timetable
-from fedflat.topologies.topology import ServerModels
+from fedflat.topologies.server_models import ServerModels
 
 
 @dataclass

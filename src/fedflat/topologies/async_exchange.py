@@ -10,7 +10,7 @@ from fedflat.core.messages import Broadcast, Reply, ReplyBatch
 from fedflat.execution.request_batch import RequestBatch, Unanswered
 from fedflat.server.exchange import Exchange, SlotExchange
 from fedflat.server.replies import clients_of
-from fedflat.topologies.topology import ServerModels
+from fedflat.topologies.server_models import ServerModels
 
 
 @dataclass

@@ -14,8 +14,7 @@ from heapq import heappop, heappush
 from itertools import chain, count, islice
 
 from fedflat.errors import SettingError
-from fedflat.topologies.population import ClientPopulation
-from fedflat.topologies.topology import InFlight
+from fedflat.topologies.topology import ClientPopulation, InFlight
 
 Seconds = Callable[[int, int], float]
 """Simulated seconds from selecting a client in a round to the end of its reply."""

@@ -38,8 +38,7 @@ from fedflat.errors import SettingError, choice, number
 from fedflat.registry.specs import register
 from fedflat.server.client_selection import Selection
 from fedflat.topologies.async_scheduler import AsyncScheduler, Seconds
-from fedflat.topologies.population import ClientPopulation
-from fedflat.topologies.topology import SERVER, InFlight, Topology
+from fedflat.topologies.topology import SERVER, ClientPopulation, InFlight, Topology
 
 CONSTANT, POLYNOMIAL, HINGE = "constant", "polynomial", "hinge"
 USUAL: dict[str, dict[str, float]] = {

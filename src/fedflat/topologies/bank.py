@@ -27,8 +27,7 @@ from fedflat.registry.specs import register
 from fedflat.server.client_selection import Chain, Selection
 from fedflat.topologies.chains import Chains
 from fedflat.topologies.groupings.grouping import Grouping
-from fedflat.topologies.population import ClientPopulation
-from fedflat.topologies.topology import SERVER, Topology
+from fedflat.topologies.topology import SERVER, ClientPopulation, Topology
 
 SUPERCLIENTS, CHAINS, NEVER = WORDS = ("superclients", "chains", "never")
 

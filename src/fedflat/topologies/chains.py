@@ -37,8 +37,7 @@ from fedflat.topologies.groupings.fixed import RandomGroups, grouping_of
 from fedflat.topologies.groupings.grouping import Grouping
 from fedflat.topologies.groupings.growth import Growth
 from fedflat.topologies.groupings.icg import Icg
-from fedflat.topologies.population import ClientPopulation
-from fedflat.topologies.topology import SERVER, Topology
+from fedflat.topologies.topology import SERVER, ClientPopulation, Topology
 
 
 @dataclass(frozen=True, repr=False)

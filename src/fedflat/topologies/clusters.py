@@ -30,8 +30,7 @@ from fedflat.registry.specs import register
 from fedflat.server.client_selection import Selection
 from fedflat.topologies.groupings.fixed import grouping_of
 from fedflat.topologies.groupings.grouping import Grouping
-from fedflat.topologies.population import ClientPopulation
-from fedflat.topologies.topology import Topology
+from fedflat.topologies.topology import ClientPopulation, Topology
 
 NOTHING, FEATURES, CLASSIFIER, TRUNK, ALL = BLOCKS = (
     "nothing",

@@ -17,7 +17,7 @@ from fedflat.core.flat import Model
 from fedflat.errors import SettingError, number
 from fedflat.registry.specs import register
 from fedflat.topologies.clusters import Clustered
-from fedflat.topologies.population import ClientPopulation
+from fedflat.topologies.topology import ClientPopulation
 
 
 @dataclass(frozen=True, repr=False)

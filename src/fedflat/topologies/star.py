@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
 from fedflat.registry.specs import register
-from fedflat.server.client_selection import Selection
-from fedflat.topologies.population import ClientPopulation
-from fedflat.topologies.topology import SERVER, Topology
+from fedflat.topologies.topology import Topology
 
 
 @dataclass(frozen=True, repr=False)
@@ -18,10 +16,6 @@ class Star(Topology):
     """One model at the server. Every client of the cohort receives it and replies."""
 
     key = "star"
-
-    def select(self, population: ClientPopulation, t: int) -> Selection:
-        """Return the cohort as chains of one client."""
-        return {SERVER: [(client,) for client in population.draw(t)]}
 
     def refuse(self, method: Method, pieces: Sequence[Piece]) -> None:
         """Accept every method."""

@@ -1,4 +1,6 @@
-"""Base class of topologies: which server model trains on which clients, and how models merge.
+"""Topologies: which server model trains on which clients, and how models merge.
+
+A `Topology` arranges a `ClientPopulation`, which is all that it sees of the clients.
 
 A server may hold several models, each in a **slot** with its own state of the server pieces and its
 own clients. In a round some slots step, each with an exchange with its chains. In a **chain**
@@ -9,32 +11,167 @@ client.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 from torch import Tensor
 
-from fedflat.client.instructions import Describer
+from fedflat.client.instructions import Describer, Descriptions
 from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
-from fedflat.core.flat import Model
+from fedflat.core.flat import Layout, Model
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch
+from fedflat.core.seeds import numpy_generator
 from fedflat.data.examples import ClientData
-from fedflat.errors import FedflatError, SettingError, shown
+from fedflat.errors import SettingError, shown
 from fedflat.registry.specs import TextSpec
-from fedflat.server.client_selection import Chain, Selection
-from fedflat.server.piece import SelectionInfo, StepResult
+from fedflat.server.client_selection import Chain, ClientSampler, Selection
+from fedflat.topologies.groupings.client_vectors import representers
+from fedflat.topologies.groupings.dissimilarity import Vectors
 from fedflat.topologies.groupings.fixed import grouping_of
 from fedflat.topologies.groupings.grouping import Grouping
-from fedflat.topologies.population import ClientPopulation
 
 SERVER = "server"
 """The slot of a server with one model, and the name of the reported model if no average is
 reported."""
+T = TypeVar("T")
+
+
+def no_columns(name: str) -> Sequence[str]:
+    """Raise `SettingError`: these data have no columns."""
+    raise SettingError(f"these data have no column {name!r}. Group clients by something else.")
+
+
+@dataclass(frozen=True)
+class ClientPopulation:
+    """The clients as a topology sees them: their number, sizes, selection and groups.
+
+    sampler
+        Selects the clients of a round.
+    rounds
+        Number of rounds of the run.
+    seed
+        The seed of the run.
+    layout
+        Names and shapes of the model's parameters.
+    """
+
+    n_clients: int
+    """Number of clients."""
+    sizes: Callable[[], Sequence[int]]
+    """Returns the number of training examples of each client. It may raise `SettingError` where
+    clients are made on demand."""
+    sampler: ClientSampler
+    rounds: int
+    seed: int
+    layout: Layout
+    keeps_to_end: Callable[[int, int], float] = lambda client, t: 1.0
+    """Returns the simulated seconds that a client's work takes in a round; 1 if the run has no
+    clock."""
+    column: Callable[[str], Sequence[str]] = no_columns
+    """Returns the value of a column of the data, such as a town, of each client. It may raise
+    `SettingError`."""
+    classes: int | None = None
+    """Number of classes, or None if examples have none."""
+    descriptions: Descriptions = field(default_factory=dict)
+    """Descriptions of all clients, by describer."""
+    timed: bool = False
+    """True if the run has a simulated clock."""
+    online: Callable[[int], Sequence[int] | None] = lambda t: None
+    """Returns the clients that can be asked in a round, in ascending order; None if all can."""
+    _groups: dict[str, tuple[Chain, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _sequences: dict[str, tuple[Iterator[Any], list[Any]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    _vectors: dict[Describer, Vectors] = field(default_factory=dict, repr=False, compare=False)
+
+    def with_descriptions(self, descriptions: Descriptions) -> ClientPopulation:
+        """Return the same population with descriptions of the clients."""
+        return replace(self, descriptions=descriptions, _groups={}, _sequences={}, _vectors={})
+
+    def descriptions_by(self, describer: Describer) -> Sequence[Tensor]:
+        """Return what a describer computed for each client.
+
+        The topology must declare the describer.
+        """
+        if describer not in self.descriptions:
+            raise SettingError(
+                f"clients have not computed {describer}. They do when a run begins, for the "
+                "describers that its topology declares."
+            )
+        return self.descriptions[describer]
+
+    def draw(self, t: int) -> list[int]:
+        """Return the cohort of round ``t``, selected from all clients that are online."""
+        online = self.online(t)
+        if online is None or len(online) == self.n_clients or self.sampler.cohorts is not None:
+            return self.draw_from(t, self.n_clients, self.sizes)
+        sampler = replace(self.sampler, clients=min(self.sampler.clients, len(online)))
+        sizes = self.sizes
+        drawn = sampler.draw(t, len(online), self.seed, lambda: [sizes()[one] for one in online])
+        return [online[place] for place in drawn]
+
+    def draw_from(
+        self, t: int, count: int, sizes: Callable[[], Sequence[int]], place: int = 0
+    ) -> list[int]:
+        """Select from ``count`` items.
+
+        Draws of one round with different ``place`` are independent.
+        """
+        return self.sampler.draw(t, count, self.seed, sizes, place)
+
+    def rng(self, purpose: str, *path: int) -> np.random.Generator:
+        """Return a random generator for a topology, from the run's seed."""
+        return numpy_generator(self.seed, f"topology/{purpose}", *path)
+
+    def sequence(self, name: str, generate: Callable[[], Iterator[T]], t: int) -> T:
+        """Return item ``t`` of a generated sequence, cached.
+
+        ``generate`` is called once per ``name``.
+        """
+        if name not in self._sequences:
+            self._sequences[name] = generate(), []
+        generator, items = self._sequences[name]
+        while len(items) <= t:
+            items.append(next(generator))
+        item: T = items[t]
+        return item
+
+    def groups(self, grouping: Grouping, *path: int) -> tuple[Chain, ...]:
+        """Return all clients in groups, cached and checked.
+
+        Another ``path`` gives other random numbers.
+        """
+        key = f"{grouping} {path}"
+        if key not in self._groups:
+            self._groups[key] = self._make_groups(grouping, *path)
+        return self._groups[key]
+
+    def _representers(self, describer: Describer) -> Vectors:
+        if describer not in self._vectors:
+            self._vectors[describer] = representers(describer, self.descriptions_by(describer))
+        return self._vectors[describer]
+
+    def _make_groups(self, grouping: Grouping, *path: int) -> tuple[Chain, ...]:
+        parts = [self._representers(one) for one in grouping.describers]
+        if grouping.needs_column is not None:
+            values = self.column(grouping.needs_column)
+            parts.append(np.unique(values, return_inverse=True)[1].astype(np.float64)[:, None])
+        vectors = np.concatenate(parts, axis=1) if parts else np.zeros((self.n_clients, 0))
+        assigned = grouping.assign(
+            vectors, self.sizes(), self.rng("groups", *path), classes=self.classes
+        )
+        found = tuple(map(tuple, assigned))
+        if not all(found) or sorted(client for group in found for client in group) != list(
+            range(self.n_clients)
+        ):
+            raise SettingError(
+                f"{grouping} must put each of the {self.n_clients} clients into one group and "
+                f"leave no group empty, found {shown(found)}."
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -52,10 +189,10 @@ class InFlight:
     """Simulated time of the server's step."""
 
 
-class Topology(TextSpec, ABC):
+class Topology(TextSpec):
     """Base class of topologies: a frozen dataclass.
 
-    It has one model at the server; subclasses add `select`.
+    It has one model at the server, which all selected clients train; subclasses change this.
     """
 
     key: ClassVar[str]
@@ -124,12 +261,13 @@ class Topology(TextSpec, ABC):
             found if found or groups is None else population.groups(grouping_of(self.key, groups))
         )
 
-    @abstractmethod
     def select(self, population: ClientPopulation, t: int) -> Selection:
         """Return the chains of round ``t`` by slot.
 
-        Replies are aggregated in this order, and other slots do not change.
+        Replies are aggregated in this order, and other slots do not change. The default is the
+        cohort in one slot, as chains of one client.
         """
+        return {SERVER: [(client,) for client in population.draw(t)]}
 
     def in_flight(self, population: ClientPopulation, t: int) -> InFlight | None:
         """Return the state of the schedule in round ``t``; None if the topology is synchronous."""
@@ -247,111 +385,3 @@ class Topology(TextSpec, ABC):
             )
         if why:
             raise SettingError(f"{piece} cannot be used with {self}: {why}. Remove one of them.")
-
-
-@dataclass(frozen=True)
-class ServerModels:
-    """The slots of a server, one for each of its models, as a topology arranges them."""
-
-    topology: Topology
-    population: ClientPopulation
-
-    @cached_property
-    def slots(self) -> Mapping[str, Sequence[int]]:
-        """The clients of each slot."""
-        return self.topology.slots(self.population)
-
-    @property
-    def groups_known(self) -> bool:
-        """Whether clients have computed all descriptions that the topology needs."""
-        return all(one in self.population.descriptions for one in self.topology.describers)
-
-    def expected_clients(self) -> int:
-        """About how many client trainings the run has; by the sampler if groups are unknown."""
-        if self.groups_known:
-            return self.topology.expected_clients(self.population)
-        return self.population.sampler.expected_clients(self.population.rounds)
-
-    def parallel_clients(self) -> int:
-        """About how many clients can train at once; by the sampler if groups are unknown."""
-        if self.groups_known:
-            return self.topology.parallel_clients(self.population)
-        return self.population.sampler.smallest(self.population.rounds)
-
-    @cached_property
-    def share_clients(self) -> bool:
-        """Whether a client may be asked by several slots."""
-        return sum(map(len, self.slots.values())) > self.population.n_clients
-
-    @property
-    def reported_slots(self) -> Mapping[str, Sequence[int]]:
-        """The clients of each slot whose model is evaluated and written on its own."""
-        return self.slots if len(self.slots) > 1 and self.topology.reports_slots else {}
-
-    def select(self, t: int) -> Selection:
-        """The chains of clients that each slot asks in round ``t``.
-
-        Raises an error if the topology selects no client, a client twice, an unknown slot, or a
-        chain of several clients where it declares that it has no chains.
-        """
-        selection = self.topology.select(self.population, t)
-        chains = list(chain.from_iterable(selection.values()))
-        longest = max(map(len, chains), default=0)
-        clients = list(chain.from_iterable(chains if longest == 1 else map(set, chains)))
-        unknown = set(selection) - set(self.slots)
-        if (
-            unknown
-            or not clients
-            or len(set(clients)) < len(clients)
-            or not all(map(all, selection.values()))
-        ):
-            raise FedflatError(
-                f"{self.topology} must ask different clients in round {t}, from slots among "
-                f"{', '.join(self.slots)}, found {shown(selection)}."
-            )
-        if longest > 1 and not self.topology.has_chains:
-            raise FedflatError(
-                f"{self.topology} selects a chain of several clients in round {t}, but its "
-                f"has_chains is False, found {shown(selection)}. Set has_chains to True."
-            )
-        return selection
-
-    def selection_info(self, t: int) -> SelectionInfo:
-        """How the clients of round ``t`` are selected.
-
-        Who is online in a deployment, and the seed, are known to all: such cohorts are "given".
-        """
-        sampler, seed = self.population.sampler, self.population.seed
-        if sampler.cohorts is not None:
-            return SelectionInfo(seed, len(sampler.cohorts[t]), "given")
-        if self.population.online(t) is not None:
-            return SelectionInfo(seed, sampler.clients, "given")
-        return SelectionInfo(seed, sampler.clients, sampler.kind or "uniform")
-
-    def merge(
-        self, t: int, models: Mapping[str, Model], steps: Mapping[str, StepResult]
-    ) -> dict[str, Model]:
-        """The models after round ``t``, in which some slots made a step."""
-        new = {slot: one.model for slot, one in steps.items()}
-        weights = {slot: one.replies.weight for slot, one in steps.items()}
-        return self.topology.merge(self.population, t, {**models, **new}, weights)
-
-    def center(self, done: int, models: Mapping[str, Model]) -> Model | None:
-        """The one model that stands for all slots after ``done`` rounds, if there is one."""
-        return self.topology.center(self.population, done, models)
-
-    def center_params(self, done: int, models: Mapping[str, Model]) -> Tensor:
-        """The parameters of `center`, which must exist."""
-        center = self.center(done, models)
-        assert center is not None, "averages of no model"
-        return center.params
-
-    def route(self, data: ClientData) -> Tensor | None:
-        """For each test example the place of the slot that predicts it; None: all slots do."""
-        if id(data) not in self._routes:
-            self._routes[id(data)] = self.topology.route(self.population, data)
-        return self._routes[id(data)]
-
-    @cached_property
-    def _routes(self) -> dict[int, Tensor | None]:
-        return {}

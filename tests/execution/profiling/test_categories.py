@@ -131,7 +131,7 @@ CASES = [
     (
         (
             TRAIN[0],
-            "fedflat.experiments.reported_models:ReportedModels.weights",
+            "fedflat.experiments.model_selection:final_weights",
             "fedflat.client.learner:Learner.copy",
         ),
         START,
