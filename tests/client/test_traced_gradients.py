@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.small import experiment
+from fedflat.client import learner as learner_module
 from fedflat.client import traced_gradients
 from fedflat.client.learner import Learner
 from fedflat.client.traced_gradients import MOST, traceable
@@ -23,7 +24,7 @@ from fedflat.tasks.regression import Regression
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trace after the first gradient of a shape."""
-    monkeypatch.setattr(traced_gradients, "PATIENCE", 1)
+    monkeypatch.setattr(learner_module, "PATIENCE", 1)
 
 
 def learner(model: Any, **more: Any) -> Learner:
@@ -51,9 +52,9 @@ def test_the_same_bits(model: str, task: str, dtype: str) -> None:
     x = torch.randn(8, 4, dtype=one.dtype)
     batch = Batch(x, torch.randn(8, 3, dtype=one.dtype) if numbers else torch.arange(8) % 3)
     first, *others = gradients(one, batch, 5)
-    assert one.traced is not None
-    assert len(one.traced._traced) == 1
-    assert one.traced.of(one.initial().params, batch) is not None
+    assert one.traces is not None
+    assert len(one.traces) == 1
+    assert one.traced_gradient(one.initial().params, batch) is not None
     for gradient, loss, count in others:
         assert torch.equal(gradient, first[0])
         assert torch.equal(loss, first[1])
@@ -64,7 +65,7 @@ def test_the_same_bits(model: str, task: str, dtype: str) -> None:
 def test_a_run_has_the_same_bits(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exp = replace(experiment(), method=parse(method, "method"), rounds=3)
     untraced = train(exp, executor=InProcess(1)).model
-    monkeypatch.setattr(traced_gradients, "PATIENCE", 1)
+    monkeypatch.setattr(learner_module, "PATIENCE", 1)
     traced = train(exp, executor=InProcess(1)).model
     assert untraced is not None
     assert traced is not None
@@ -123,8 +124,8 @@ def test_the_number_of_traces_is_bounded() -> None:
     one = learner("logistic()")
     for size in range(2, MOST + 10):
         gradients(one, Batch(torch.randn(size, 4), torch.arange(size) % 3), 3)
-    assert one.traced is not None
-    assert len(one.traced._traced) == MOST
+    assert one.traces is not None
+    assert len(one.traces) == MOST
 
 
 @pytest.mark.usefixtures("at_once")

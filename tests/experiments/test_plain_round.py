@@ -34,7 +34,6 @@ MODULES = {
     "client/evaluate.py": "outputs and scores of a model on a test set",
     "client/learner.py": "the network and its loss in this process; the gradient of a batch",
     "client/local.py": "epochs, batches and their order in local training",
-    "client/traced_gradients.py": "counts gradients of a small network, to trace those that repeat",
     "client/training.py": "the work of one client: the steps of local training",
     "core/flat.py": "a module as one vector of parameters, and its gradient",
     "core/instruction.py": "what a request asks for: training",

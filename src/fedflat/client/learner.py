@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, is_lazy
 
 from fedflat.client.piece import ClientContext, Piece, Term, module_piece
-from fedflat.client.traced_gradients import TracedGradients, traceable
+from fedflat.client.traced_gradients import MOST, PATIENCE, Trace, trace_gradient, traceable
 from fedflat.core.flat import FlatModule, Model
 from fedflat.core.seeds import derive, seed_torch
 from fedflat.data.examples import Batch, Mixed, Tensors, arguments, each, leading
@@ -34,7 +35,7 @@ Terms = Sequence[tuple[Term, ClientContext]]
 MIXED = "mixed"
 DTYPES = {"float32": torch.float32, "float64": torch.float64, MIXED: torch.float32}
 """Types of parameters by name. "mixed" trains in bfloat16 where that is safe."""
-PROCESS_OWN = ("flat", "sibling", "frozen", "traced", "at")
+PROCESS_OWN = ("flat", "sibling", "frozen", "traces", "untraced_calls", "at")
 """Attributes of a learner that are not sent to other processes."""
 
 
@@ -96,9 +97,15 @@ class Learner:
         return self.copy()
 
     @cached_property
-    def traced(self) -> TracedGradients | None:
-        """Gradients without modules and autograd; None if the network is not suited."""
-        return TracedGradients(self) if traceable(self) else None
+    def traces(self) -> dict[Any, Trace] | None:
+        """Gradients without modules and autograd, by the shapes of a batch; None if the network is
+        not suited."""
+        return {} if traceable(self) else None
+
+    @cached_property
+    def untraced_calls(self) -> Counter[Any]:
+        """How many gradients without a trace there were, by the shapes of a batch."""
+        return Counter()
 
     @cached_property
     def frozen(self) -> Tensor | None:
@@ -337,6 +344,22 @@ class Learner:
             and self.sample.is_floating_point()
         )
 
+    def traced_gradient(self, w: Tensor, batch: Batch) -> tuple[Tensor, Tensor, int] | None:
+        """Return gradient, loss and number of items of a batch, or None if it is not traced."""
+        x, y, traces = batch.inputs, batch.targets, self.traces
+        if traces is None or type(x) is not Tensor or type(y) is not Tensor:
+            return None
+        shapes = x.shape, x.stride(), x.dtype, y.shape, y.dtype
+        found = traces.get(shapes)
+        if found is None:
+            self.untraced_calls[shapes] += 1
+            if self.untraced_calls[shapes] > PATIENCE and len(traces) < MOST:
+                traces[shapes] = trace_gradient(self, w, batch)
+                del self.untraced_calls[shapes]
+            return None
+        function, count = found
+        return None if function is None else (*function(w, x, y), count)
+
     def oracle(self, batch: Batch, terms: Terms) -> Oracle:
         """Return the gradient function of one batch."""
         self.statistics_moved = False
@@ -369,8 +392,8 @@ class Oracle:
 
     def __call__(self, w: Tensor) -> Tensor:
         """Return the gradient at ``w``."""
-        first, traced = self.loss is None, self.learner.traced
-        found = None if traced is None or self.terms else traced.of(w, self.batch)
+        first = self.loss is None
+        found = None if self.terms else self.learner.traced_gradient(w, self.batch)
         if found is not None:
             gradient, loss, self.count = found
             self.loss = loss if first else self.loss

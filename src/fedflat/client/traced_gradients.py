@@ -3,14 +3,14 @@
 A step of a small network takes longer in Python and in autograd than in arithmetic. If batches of
 the same shapes come often, the gradient is traced once, and the list of operations runs without
 modules and without autograd. These are the operations that autograd performs, so the bits are the
-same; a trace that differs on its first batch is not used.
+same; a trace that differs on its first batch is not used. The learner counts the batches and keeps
+the traces (`Learner.traced_gradient`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -48,62 +48,37 @@ TASKS = (Classification, Regression)
 
 Gradient = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 """Function of parameters, inputs and targets: gradient and loss."""
+Trace = tuple[Gradient | None, int]
+"""Such a function with the number of items in the loss; None if autograd is to be used."""
 
 
-class TracedGradients:
-    """The traced gradients of a learner, by the shapes of a batch."""
+def trace_gradient(learner: Learner, w: Tensor, batch: Batch) -> Trace:
+    """Return the gradient of batches of these shapes as a list of operations."""
+    counts: list[Count] = []
+    layout = learner.flat.layout
 
-    def __init__(self, learner: Learner) -> None:
-        self.learner = learner
-        self._calls: Counter[Any] = Counter()
-        self._traced: dict[Any, tuple[Gradient | None, int]] = {}
-        """Functions with the number of items in the loss; None if autograd is to be used."""
+    def gradient(w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        parts = [
+            part.view(shape).detach().requires_grad_()
+            for part, shape in zip(w.split(layout.sizes), layout.shapes, strict=True)
+        ]
+        named = dict(zip(layout.names, parts, strict=True))
+        output = functional_call(learner.flat.module, named, (x,))
+        loss, count = learner.mean(output, Batch(x, y))
+        counts.append(count)
+        slopes = torch.autograd.grad(loss, parts)
+        return torch.cat([slope.reshape(-1) for slope in slopes]), loss.detach()
 
-    def of(self, w: Tensor, batch: Batch) -> tuple[Tensor, Tensor, int] | None:
-        """Return gradient, loss and number of items, or None if these shapes are not traced."""
-        x, y = batch.inputs, batch.targets
-        if type(x) is not Tensor or type(y) is not Tensor:
-            return None
-        key = x.shape, x.stride(), x.dtype, y.shape, y.dtype
-        found = self._traced.get(key)
-        if found is None:
-            self._count(key, w, batch)
-            return None
-        function, count = found
-        return None if function is None else (*function(w, x, y), count)
-
-    def _count(self, key: Any, w: Tensor, batch: Batch) -> None:
-        self._calls[key] += 1
-        if self._calls[key] > PATIENCE and len(self._traced) < MOST:
-            self._traced[key] = self._trace(w, batch)
-            del self._calls[key]
-
-    def _trace(self, w: Tensor, batch: Batch) -> tuple[Gradient | None, int]:
-        counts: list[Count] = []
-        learner, layout = self.learner, self.learner.flat.layout
-
-        def gradient(w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-            parts = [
-                part.view(shape).detach().requires_grad_()
-                for part, shape in zip(w.split(layout.sizes), layout.shapes, strict=True)
-            ]
-            named = dict(zip(layout.names, parts, strict=True))
-            output = functional_call(learner.flat.module, named, (x,))
-            loss, count = learner.mean(output, Batch(x, y))
-            counts.append(count)
-            slopes = torch.autograd.grad(loss, parts)
-            return torch.cat([slope.reshape(-1) for slope in slopes]), loss.detach()
-
-        given = w, batch.inputs, batch.targets
-        try:
-            with torch.enable_grad():
-                expected = gradient(*given)
-                traced = simplified(recorded(gradient, *given))
-            same = all(map(torch.equal, traced(*given), expected))
-        except Exception:  # it works without a trace, only slower
-            return None, 0
-        count = counts[0]
-        return (traced, count) if same and isinstance(count, int) else (None, 0)
+    given = w, batch.inputs, batch.targets
+    try:
+        with torch.enable_grad():
+            expected = gradient(*given)
+            traced = simplified(recorded(gradient, *given))
+        same = all(map(torch.equal, traced(*given), expected))
+    except Exception:  # it works without a trace, only slower
+        return None, 0
+    count = counts[0]
+    return (traced, count) if same and isinstance(count, int) else (None, 0)
 
 
 def traceable(learner: Learner) -> bool:
