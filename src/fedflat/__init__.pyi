@@ -104,8 +104,8 @@ from fedflat.errors import SettingError as SettingError
 from fedflat.errors import SpellingError as SpellingError
 from fedflat.execution.client_pool import ClientPool as ClientPool
 from fedflat.execution.client_pool import Executor as Executor
-from fedflat.execution.client_pool import run_or_fail as run_or_fail
 from fedflat.execution.in_process import InProcess as InProcess
+from fedflat.execution.in_process import run_or_fail as run_or_fail
 from fedflat.execution.ray_cluster.executor import Ray as Ray
 from fedflat.execution.stacked import Stacked as Stacked
 from fedflat.execution.workers import Workers as Workers

@@ -15,8 +15,8 @@ from fedflat.client.training import Request, run_client
 from fedflat.core.messages import Broadcast
 from fedflat.errors import SettingError
 from fedflat.execution import devices as module
-from fedflat.execution.client_pool import run_or_fail
 from fedflat.execution.devices import least_used, read_devices
+from fedflat.execution.in_process import run_or_fail
 from fedflat.execution.pickling import dumps, loads
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.worker import open_job

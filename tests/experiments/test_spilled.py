@@ -18,7 +18,6 @@ from experiments.stopping import act_after, kill_self
 from fedflat.core.messages import Broadcast
 from fedflat.execution.client_states import FILE, ClientStates
 from fedflat.execution.in_process import InProcess
-from fedflat.execution.request_batch import RequestBatch
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.remarks import client_state_bytes, remarks
 from fedflat.experiments.results.results import Result
@@ -27,6 +26,7 @@ from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
 from fedflat.experiments.state import CLIENTS, RunState
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
+from fedflat.server.exchange import RequestBatch
 
 EXP = experiment(EVERYTHING, rounds=8)
 HERE = InProcess(threads=1)

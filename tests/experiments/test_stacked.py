@@ -29,7 +29,6 @@ from fedflat.errors import FedflatError, NotFinite, SettingError
 from fedflat.execution import stacked_pool
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
-from fedflat.execution.request_batch import RequestBatch
 from fedflat.execution.scheduler import run_requests
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment
@@ -40,6 +39,7 @@ from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
 from fedflat.server.client_selection import ClientSampler
+from fedflat.server.exchange import RequestBatch
 from test_every_method import EVERY, Costs, experiment, method_of
 
 STACKED = [text for text in EVERY if all(piece.stackable for piece in method_of(text).client)]

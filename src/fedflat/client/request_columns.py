@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import overload
+from typing import Protocol, overload, runtime_checkable
 
 from fedflat.client.piece import ClientState
 from fedflat.client.training import Request
@@ -63,3 +63,19 @@ class RequestColumns(Sequence[Request]):
             )
         state = {} if states is None else states[place]
         return Request(self.clients[place], self.broadcast, state, self.ids[place])
+
+
+@runtime_checkable
+class InColumns(Protocol):
+    """Requests that are kept by columns already, such as those of an exchange."""
+
+    def columns(self) -> RequestColumns:
+        """The first of these requests, up to the first that has another broadcast."""
+        ...
+
+
+def columns_of(requests: Sequence[Request]) -> RequestColumns:
+    """The first of some requests by columns, up to the first that has another broadcast."""
+    if isinstance(requests, RequestColumns):
+        return requests
+    return requests.columns() if isinstance(requests, InColumns) else RequestColumns.of(requests)

@@ -10,9 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from fedflat.client.learner import Learner
-from fedflat.client.training import ClientJob, Outcome, Request, run_client
-from fedflat.core.failures import ClientFailure
-from fedflat.data.examples import Batch, ClientData
+from fedflat.client.training import ClientJob, Request
+from fedflat.data.examples import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import FedflatError
 from fedflat.execution.scheduler import PoolOutcome, Then, WorkLeft, run_chains, run_requests
@@ -27,7 +26,6 @@ __all__ = [
     "Pool",
     "PoolOutcome",
     "RemoteClientPool",
-    "SequentialPool",
     "StatefulPool",
     "Then",
     "WorkLeft",
@@ -145,36 +143,8 @@ class Executor(Protocol):
         ...
 
 
-def run_or_fail(
-    job: ClientJob, request: Request, data: Callable[[int], ClientData]
-) -> Outcome | ClientFailure:
-    """Do the work of one request; an error is returned as a `ClientFailure`.
-
-    Args:
-        job: What all requests of the run have in common.
-        request: What the client is to do.
-        data: Opens the data of a client.
-    """
-    try:
-        return run_client(job, request, data(request.client))
-    except Exception as error:
-        return ClientFailure.by(error, request.client, request.id)
-
-
 ExecutorLike = str | Executor
 """An executor, or the name of one of fedflat's."""
-
-
-class SequentialPool(ABC):
-    """A pool in this process, with one request at a time: a second one would only take memory."""
-
-    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
-        """Yield the outcomes of all requests; each request is answered when it is asked for."""
-        return map(self.answer, requests)
-
-    @abstractmethod
-    def answer(self, request: Request) -> PoolOutcome:
-        """Do the work of one request."""
 
 
 class RemoteClientPool(ClientPool):

@@ -11,7 +11,7 @@ from fedflat.core.failures import REFUSED, ClientFailure
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast
 from fedflat.data.examples import ClientData
-from fedflat.execution.client_pool import run_or_fail
+from fedflat.execution.in_process import run_or_fail
 from fedflat.execution.wire_envelope import message_id
 from fedflat.execution.wire_format import (
     ClientReply,

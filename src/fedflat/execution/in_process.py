@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
-from fedflat.client.training import ClientJob, Request
+from fedflat.client.training import ClientJob, Outcome, Request, run_client
+from fedflat.core.failures import ClientFailure
+from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
-from fedflat.execution.client_pool import (
-    Pool,
-    PoolOutcome,
-    SequentialPool,
-    Source,
-    run_or_fail,
-    threads,
-)
+from fedflat.execution.client_pool import Pool, PoolOutcome, Source, threads
 from fedflat.kernels.allocator import keep_memory
 from fedflat.registry.specs import TextSpec, register
 
@@ -45,9 +41,37 @@ class InProcess(TextSpec):
             yield _InProcessPool(job, fed)
 
 
+class SequentialPool(ABC):
+    """A pool in this process, with one request at a time: a second one would only take memory."""
+
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        """Yield the outcomes of all requests; each request is answered when it is asked for."""
+        return map(self.answer, requests)
+
+    @abstractmethod
+    def answer(self, request: Request) -> PoolOutcome:
+        """Do the work of one request."""
+
+
 class _InProcessPool(SequentialPool):
     def __init__(self, job: ClientJob, fed: Federation) -> None:
         self.job, self.fed = job, fed
 
     def answer(self, request: Request) -> PoolOutcome:
         return run_or_fail(self.job, request, self.fed.data)
+
+
+def run_or_fail(
+    job: ClientJob, request: Request, data: Callable[[int], ClientData]
+) -> Outcome | ClientFailure:
+    """Do the work of one request; an error is returned as a `ClientFailure`.
+
+    Args:
+        job: What all requests of the run have in common.
+        request: What the client is to do.
+        data: Opens the data of a client.
+    """
+    try:
+        return run_client(job, request, data(request.client))
+    except Exception as error:
+        return ClientFailure.by(error, request.client, request.id)

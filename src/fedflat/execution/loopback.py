@@ -7,8 +7,9 @@ from dataclasses import replace
 from fedflat.client.training import Request
 from fedflat.core.failures import ClientFailure
 from fedflat.core.messages import Broadcast
-from fedflat.execution.client_pool import PoolOutcome, SequentialPool
+from fedflat.execution.client_pool import PoolOutcome
 from fedflat.execution.client_runtime import ClientRuntime
+from fedflat.execution.in_process import SequentialPool
 from fedflat.execution.state_ids import StateIds
 from fedflat.execution.wire_envelope import message_id
 from fedflat.execution.wire_format import ClientReply, RequestMessage, decode, encode

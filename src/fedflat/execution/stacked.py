@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedflat.client.learner import Learner
-from fedflat.client.request_columns import RequestColumns
+from fedflat.client.request_columns import RequestColumns, columns_of
 from fedflat.client.stacked_gradients import unstackable
 from fedflat.client.training import ClientJob, Request
 from fedflat.data.examples import Batch
@@ -17,7 +17,6 @@ from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source, threads
 from fedflat.execution.devices import check_workers, read_devices, worker_devices
-from fedflat.execution.request_batch import columns_of
 from fedflat.execution.stacked_pool import StackedPool, stack_capacity
 from fedflat.execution.workers import WorkerPool, open_workers
 from fedflat.kernels.allocator import keep_memory

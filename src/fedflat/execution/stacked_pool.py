@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fedflat.client.request_columns import RequestColumns
+from fedflat.client.request_columns import RequestColumns, columns_of
 from fedflat.client.stacked_gradients import StackedGradients, footprint
 from fedflat.client.stacked_training import alike, run_stack, signature
 from fedflat.client.training import ClientJob, Request, run_client
@@ -17,7 +17,6 @@ from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
 from fedflat.execution.client_pool import ClientPool, PoolOutcome
 from fedflat.execution.devices import free_memory
-from fedflat.execution.request_batch import columns_of
 from fedflat.text_table import size
 
 ROOM = 32 * 2**20

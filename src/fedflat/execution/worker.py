@@ -21,7 +21,8 @@ from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast
 from fedflat.data.examples import Tensors
 from fedflat.data.federation import Federation
-from fedflat.execution.client_pool import PoolOutcome, run_or_fail
+from fedflat.execution.client_pool import PoolOutcome
+from fedflat.execution.in_process import run_or_fail
 from fedflat.execution.main_module import importing
 from fedflat.execution.pickling import dumps, dumps_apart, loads, loads_each
 from fedflat.execution.profiling.worker_samples import sampled

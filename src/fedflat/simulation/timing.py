@@ -16,9 +16,8 @@ from fedflat.client.training import ClientJob
 from fedflat.core.failures import LATE
 from fedflat.core.messages import Broadcast
 from fedflat.errors import FedflatError
-from fedflat.execution.request_batch import Unanswered
 from fedflat.server.client_selection import Chain
-from fedflat.server.exchange import SlotExchange
+from fedflat.server.exchange import SlotExchange, Unanswered
 from fedflat.server.replies import ReplyCollector
 from fedflat.simulation.clock import Fleet
 from fedflat.simulation.timetable import ChainPlan, ClientLeg, Timetable, timetable

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from fedflat.client.piece import ClientState
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch
-from fedflat.execution.request_batch import RequestBatch, Unanswered
-from fedflat.server.exchange import Exchange, SlotExchange
+from fedflat.server.exchange import Exchange, RequestBatch, SlotExchange, Unanswered
 from fedflat.server.replies import clients_of
 from fedflat.topologies.server_models import ServerModels
 

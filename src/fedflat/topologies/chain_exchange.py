@@ -16,10 +16,9 @@ from fedflat.client.training import Request
 from fedflat.core.failures import ClientFailure
 from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch
 from fedflat.execution.client_pool import ChainPool, PoolOutcome
-from fedflat.execution.request_batch import RequestBatch, Unanswered
 from fedflat.execution.scheduler import Answered
 from fedflat.server.client_selection import Chain
-from fedflat.server.exchange import Exchange, SlotExchange, skip_short
+from fedflat.server.exchange import Exchange, RequestBatch, SlotExchange, Unanswered, skip_short
 from fedflat.server.piece import Send, first_broadcast
 from fedflat.server.replies import TooFewReplies, commits, match_replies
 from fedflat.topologies.chain_router import ChainRouter

@@ -14,7 +14,7 @@ from fedflat.client.training import Request
 from fedflat.core.failures import ClientFailure
 from fedflat.core.messages import Broadcast
 from fedflat.errors import FedflatError, SettingError
-from fedflat.execution.client_pool import run_or_fail
+from fedflat.execution.in_process import run_or_fail
 from fedflat.execution.pickling import dumps, loads
 from fedflat.execution.ray_cluster.connection import import_ray
 from fedflat.execution.worker import open_job, portable
