@@ -3,7 +3,8 @@
 The loss is written for one client and mapped over all clients (`torch.func`). If it is called often
 with tensors of the same shapes, it is traced once into plain operations on stacked tensors, which
 then run without the mapping and without autograd. Losses with terms are not traced, because a term
-may change between exchanges.
+may change between exchanges. Small fully connected classifiers have gradients written by hand
+(`client/stacked_mlp.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from fedflat.client.cost_model import forward_cost
 from fedflat.client.learner import Learner, Terms
+from fedflat.client.stacked_mlp import StackedMLP
 from fedflat.client.traced_graph import recorded, simplified
 from fedflat.data.examples import Batch, ClientData, arguments, leaves, regrown, shape_of, stacked
 from fedflat.kernels.cross_entropy import few_classes
@@ -50,6 +52,7 @@ class StackedGradients:
         self.buffers = learner.flat.buffers
         self.frozen = learner.frozen
         self.at: Tensor | None = None
+        self._mlp = StackedMLP.of(learner)
         self._calls: Counter[Any] = Counter()
         self._traced: dict[Any, Gradients] = {}
         self._counts: dict[Any, int] = {}
@@ -65,6 +68,10 @@ class StackedGradients:
         """Return losses, gradients at ``w``, new buffers and counts. Each has a row per client."""
         # All clients have the server's parameters: one large product instead of many small ones.
         shared = w.stride(0) == 0
+        if self._mlp is not None and not terms and self._mlp.takes(batch):
+            at = w[0] if shared else w
+            loss, gradient = self._mlp.gradients(at, batch.inputs, batch.targets)
+            return loss, gradient, self.buffers, batch.targets.shape[1]
         form, parts = shape_of(batch), [_per_client(leaf, w) for leaf in leaves(batch)]
         given = [w[0] if shared else w.contiguous(), self.buffers.contiguous(), *parts]
         shapes = (shared, form, *((t.shape, t.dtype) for t in given))
