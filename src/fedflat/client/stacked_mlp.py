@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.client.traced_gradients import traceable
-from fedflat.data.batch import Batch
+from fedflat.data.examples import Batch
 from fedflat.tasks.classification import Classification
 
 if TYPE_CHECKING:
@@ -124,7 +124,9 @@ def _cross_entropy(scores: Tensor, labels: Tensor, examples: int) -> tuple[Tenso
     slopes = scores.exp_()
     total = slopes.sum(1, keepdim=True)
     slopes.div_(total * examples)
-    slopes.scatter_add_(1, labels, labels.new_full((), -1 / examples, dtype=scores.dtype).expand_as(labels))
+    slopes.scatter_add_(
+        1, labels, labels.new_full((), -1 / examples, dtype=scores.dtype).expand_as(labels)
+    )
     return total.log_().sub_(own), slopes
 
 
