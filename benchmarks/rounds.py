@@ -31,7 +31,7 @@ from fedflat.experiments.remarks import client_state_bytes
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.train import initial_state
 from fedflat.server.client_selection import selected_clients
-from fedflat.server.piece import server_step
+from fedflat.server.step import server_step
 from fedflat.topologies.topology import SERVER
 
 

@@ -11,9 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.core.messages import Broadcast, Reply, aggregate
+from fedflat.core.messages import Broadcast, Reply
 from fedflat.errors import FedflatError
 from fedflat.registry.specs import parse
+from fedflat.server.step import aggregate
 
 BROADCAST = Broadcast(3, torch.zeros(2, dtype=torch.float64), torch.zeros(0), 0.1)
 

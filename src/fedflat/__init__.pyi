@@ -17,12 +17,12 @@ from fedflat.composition.method import Method as Method
 from fedflat.composition.method import chain as chain
 from fedflat.composition.method import made_of as made_of
 from fedflat.composition.method import method as method
-from fedflat.core.instruction import Instruction as Instruction
-from fedflat.core.instruction import Train as Train
 from fedflat.core.messages import Broadcast as Broadcast
+from fedflat.core.messages import Instruction as Instruction
 from fedflat.core.messages import Replies as Replies
 from fedflat.core.messages import Reply as Reply
 from fedflat.core.messages import ReplyBatch as ReplyBatch
+from fedflat.core.messages import Train as Train
 from fedflat.core.messages import single_replies as single_replies
 from fedflat.core.schedules import Schedule as Schedule
 from fedflat.core.schedules import at as at

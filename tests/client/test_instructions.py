@@ -13,8 +13,7 @@ import fedflat
 from experiments.small import experiment
 from fedflat.client.instructions import Describe, Evaluate, FineTune, Gradient, LabelCounts
 from fedflat.client.training import ClientWork, Request, run_client
-from fedflat.core.instruction import Instruction, Train
-from fedflat.core.messages import Broadcast, Replies, Reply
+from fedflat.core.messages import Broadcast, Instruction, Replies, Reply, Train
 from fedflat.errors import SettingError
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess

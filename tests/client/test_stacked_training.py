@@ -21,9 +21,10 @@ from fedflat.client.request_columns import RequestColumns
 from fedflat.client.stacked_gradients import StackedGradients, footprint, unstackable
 from fedflat.client.stacked_training import StackContext, run_stack, signature
 from fedflat.client.training import ClientJob, Request, run_client
-from fedflat.core.messages import Broadcast, Reply, ReplyBatch, aggregate, unstack
+from fedflat.core.messages import Broadcast, Reply, ReplyBatch, unstack
 from fedflat.data.augment import CropFlip
 from fedflat.data.examples import Batch, ClientData, Examples, Mixed
+from fedflat.server.step import aggregate
 
 CLIENTS, EXAMPLES = 3, 5
 

@@ -24,8 +24,7 @@ from fedflat.client.sharpness import Sam
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.composition.method import Method
 from fedflat.core.flat import GradFn
-from fedflat.core.instruction import Instruction, Train
-from fedflat.core.messages import Broadcast
+from fedflat.core.messages import Broadcast, Instruction, Train
 from fedflat.core.stage import Stage
 from fedflat.data.examples import Batch
 from fedflat.data.sets.in_memory import clients_of

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fedflat.client.piece import EvalModel
 from fedflat.client.training import Request, run_client
 from fedflat.core.flat import Model
-from fedflat.core.messages import Broadcast, Replies, aggregate
+from fedflat.core.messages import Broadcast, Replies
 from fedflat.data.federation import owners_of_tests
 from fedflat.errors import SettingError
 from fedflat.execution.client_states import ClientStates
@@ -39,7 +39,7 @@ from fedflat.methods.ifca import BestModel
 from fedflat.models.domain_models import DomainModels
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
-from fedflat.server.piece import server_step
+from fedflat.server.step import aggregate, server_step
 
 ON = "transformed(digits(iid(), clients=6, split=0.8, pool=True), ink=2)"
 KMEANS = "fedcg(domains=2, labels='kmeans', epochs=3, weight=0.5)"

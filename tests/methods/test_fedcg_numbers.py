@@ -18,14 +18,15 @@ from fedflat.client.learner import Learner
 from fedflat.client.local import LocalTraining
 from fedflat.client.training import ClientJob, Request, open_context, run_client
 from fedflat.core.flat import Model
-from fedflat.core.messages import Broadcast, Replies, aggregate
+from fedflat.core.messages import Broadcast, Replies
 from fedflat.data.examples import ClientData, Examples
 from fedflat.methods.fedcg import Branches
 from fedflat.models.branch_slices import graph_slice
 from fedflat.models.domain_branches import BranchedLayer, BranchSettings, DomainNetwork
 from fedflat.models.domain_graph import distance_graph, hamming_graph
 from fedflat.registry.specs import parse
-from fedflat.server.piece import ServerState, server_step
+from fedflat.server.piece import ServerState
+from fedflat.server.step import aggregate, server_step
 
 V = [
     [0.4, -0.2, 0.1, 0.3, 0.2, -0.1],

@@ -29,7 +29,8 @@ from fedflat.methods.fedcr import CommonRepresentation, ServerRepresentation
 from fedflat.models.simple import mlp
 from fedflat.models.stochastic import StochasticNet, gaussian, stochastic
 from fedflat.server.client_selection import ClientSampler
-from fedflat.server.piece import ServerState, server_step
+from fedflat.server.piece import ServerState
+from fedflat.server.step import server_step
 
 CLASSES, DIM = 3, 2
 RNG = torch.Generator().manual_seed(0)

@@ -16,8 +16,7 @@ from fedflat.client.local import LocalTraining
 from fedflat.client.piece import ClientContext, Piece
 from fedflat.client.training import Request, run_client
 from fedflat.composition.method import Method
-from fedflat.core.instruction import Train
-from fedflat.core.messages import Broadcast
+from fedflat.core.messages import Broadcast, Train
 from fedflat.core.schedules import decay
 from fedflat.core.stage import Stage
 from fedflat.data.sets.in_memory import clients_of

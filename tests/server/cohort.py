@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedflat.core.messages import Broadcast, Replies, Reply, aggregate
+from fedflat.core.messages import Broadcast, Replies, Reply
+from fedflat.server.step import aggregate
 
 NONE = torch.zeros(0)
 

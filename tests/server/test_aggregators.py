@@ -16,7 +16,7 @@ from fedflat import fedavg, krum, median, norm_clip, trimmed_mean
 from fedflat.client.local import LocalTraining
 from fedflat.client.piece import ClientContext, Piece
 from fedflat.composition.method import Method
-from fedflat.core.messages import Broadcast, Reply, aggregate
+from fedflat.core.messages import Broadcast, Reply
 from fedflat.core.stage import Stage
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import FedflatError, SettingError
@@ -25,6 +25,7 @@ from fedflat.experiments.train import train
 from fedflat.models.simple import logistic
 from fedflat.server.aggregators import Aggregator, Krum, Median, NormClip, TrimmedMean
 from fedflat.server.client_selection import ClientSampler
+from fedflat.server.step import aggregate
 
 
 def some(least: int = 1) -> st.SearchStrategy[np.ndarray]:

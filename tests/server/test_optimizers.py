@@ -11,8 +11,7 @@ from torch import Tensor
 
 from fedflat import adagrad, adam, yogi
 from fedflat.client.instructions import Gradient
-from fedflat.core.instruction import Train
-from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.messages import Broadcast, Replies, Train
 from fedflat.core.schedules import decay, steps
 from fedflat.errors import SettingError
 from fedflat.server.optimizers import (
@@ -24,7 +23,8 @@ from fedflat.server.optimizers import (
     TorchAdam,
     Yogi,
 )
-from fedflat.server.piece import ServerPiece, ServerState, server_step
+from fedflat.server.piece import ServerPiece, ServerState
+from fedflat.server.step import server_step
 from server.cohort import NONE, answered
 
 RNG = torch.Generator().manual_seed(0)

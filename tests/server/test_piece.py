@@ -9,7 +9,8 @@ import torch
 
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.stage import Stage
-from fedflat.server.piece import Send, ServerContext, ServerPiece, ServerState, server_step
+from fedflat.server.piece import Send, ServerContext, ServerPiece, ServerState
+from fedflat.server.step import server_step
 from server.cohort import answered
 
 BROADCAST = Broadcast(2, torch.tensor([1.0, 2.0]), torch.tensor([5.0]), 0.1)

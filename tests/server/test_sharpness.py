@@ -11,8 +11,9 @@ from torch import Tensor
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import steps
 from fedflat.errors import SettingError
-from fedflat.server.piece import ServerPiece, ServerState, server_step
+from fedflat.server.piece import ServerPiece, ServerState
 from fedflat.server.sharpness import ServerSam, StaleSam, ascend
+from fedflat.server.step import server_step
 from server.cohort import NONE, answered
 
 H = torch.tensor([2.0, 1.0, 4.0], dtype=torch.float64)

@@ -31,8 +31,9 @@ from fedflat.flatness.spectrum import eigenvalues, steps_of
 from fedflat.flatness.subsample import subset
 from fedflat.server.exchange import Exchange
 from fedflat.server.ledger import Ledger
-from fedflat.server.piece import ServerState, server_step
+from fedflat.server.piece import ServerState
 from fedflat.server.replies import ReplyCollector
+from fedflat.server.step import server_step
 from fedflat.topologies.topology import SERVER
 
 Row = dict[str, Any]

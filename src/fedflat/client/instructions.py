@@ -19,7 +19,7 @@ from torch import Tensor
 from fedflat.client.gradient_transforms import Only
 from fedflat.client.learner import Learner
 from fedflat.client.training import ClientJob, ClientWork, Outcome
-from fedflat.core.instruction import Instruction, LocalWork, Train
+from fedflat.core.messages import Instruction, LocalWork, Train
 from fedflat.core.seeds import derive
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation

@@ -10,7 +10,8 @@ import torch
 
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Replies
-from fedflat.server.piece import ServerState, after_round, server_step
+from fedflat.server.piece import ServerState
+from fedflat.server.step import after_round, server_step
 
 if TYPE_CHECKING:
     from fedflat.composition.method import Method

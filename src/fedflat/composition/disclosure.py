@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fedflat.client.instructions import Describer
 from fedflat.client.piece import Piece
 from fedflat.composition.cost import dry_run
-from fedflat.core.instruction import Instruction
+from fedflat.core.messages import Instruction
 from fedflat.core.stage import Stage
 
 if TYPE_CHECKING:

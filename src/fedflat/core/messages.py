@@ -1,26 +1,27 @@
-"""Messages between server and clients, and how replies are aggregated.
+"""Messages between server and clients.
 
-One **exchange** sends a `Broadcast` to each client of the cohort and gets a `Reply` from each.
-Replies are aggregated into `Replies` as they arrive, in the order of the requests, so memory does
-not grow with the cohort. Clients that were trained as a stack reply in one `ReplyBatch`.
+One **exchange** sends a `Broadcast` to each client of the cohort and gets a `Reply` from each. Its
+`Instruction` is what the client shall do: `Train`, or one of those in `client/instructions.py`.
+Clients that were trained as a stack reply in one `ReplyBatch`. The server aggregates replies into
+`Replies`.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from fedflat.core.codecs import Packed
 from fedflat.core.flat import Model
-from fedflat.core.instruction import Instruction, Train
 from fedflat.core.seeds import request_seed
-from fedflat.errors import FedflatError
+from fedflat.registry.specs import TextSpec, register
 
 WEIGHT = "weight"
 """The metric that replaces the number of examples as a client's weight under "sized" weighting."""
@@ -34,6 +35,95 @@ def _tensors(extras: Extras) -> list[Tensor]:
 
 def _nbytes(*tensors: Tensor, extras: Extras) -> int:
     return sum(t.numel() * t.element_size() for t in (*tensors, *_tensors(extras)))
+
+
+class Instruction(TextSpec, ABC):
+    """Work for a client, such as ``train()``: a frozen dataclass with a `run` method.
+
+    Its text is sent and parsed again on the client. Other code never tests the
+    type of an instruction. It reads the class attributes below.
+    """
+
+    trains: ClassVar[bool] = False
+    """True if the client trains as the method says.
+
+    Its delta is then a step that the server may scale and record, and the method's private
+    parameters are not sent.
+    """
+    commits: ClassVar[bool] = False
+    """True if a request with ``commit`` changes client state and counts for model averages."""
+    stackable: ClassVar[bool] = False
+    """True if many clients can run it at once, as rows of one tensor."""
+    needs_model: bool = True
+    """True if the model must be sent with the instruction."""
+    tests: bool = False
+    """True if local training must also evaluate the client's model on the client's test data."""
+    upload_vectors: ClassVar[int] = 0
+    """Vectors of the model's size that are sent back, not counting those of the method's pieces."""
+    full_gradients: ClassVar[int] = 0
+    """Full gradients that the client computes, over all of its data."""
+
+    def job(self, job: Any) -> Any:
+        """The client's job, adapted to this instruction."""
+        return job
+
+    def work(self, job: Any, examples: int, samples: int) -> int:
+        """Number of per-example gradients that a client with ``examples`` examples computes.
+
+        ``samples`` is the number of examples that local training processes, epochs included.
+        """
+        return self.full_gradients * examples
+
+    @abstractmethod
+    def run(self, client: Any) -> Any:
+        """Run the instruction for one client or a stack of clients.
+
+        Returns the reply and the new client state.
+        """
+
+
+class LocalWork(Protocol):
+    """A client, or a stack of clients, that can train."""
+
+    def local_train(self) -> Any:
+        """Train from the parameters that were sent."""
+        ...
+
+    def full_gradient(self) -> Any:
+        """Compute the gradient over all data at the parameters that were sent."""
+        ...
+
+
+def local_work(pieces: Sequence[Any], examples: int, samples: int) -> int:
+    """Return the cost of local training, in gradients of single examples.
+
+    Gradients over all the client's data are included.
+    """
+    per_sample: int = math.prod(piece.oracle_calls for piece in pieces)
+    per_sample += sum(piece.extra_gradients for piece in pieces)
+    full_gradients: int = sum(piece.full_gradients for piece in pieces)
+    return samples * per_sample + examples * full_gradients
+
+
+@register("instruction", "train")
+@dataclass(frozen=True, repr=False)
+class Train(Instruction):
+    """Local training with the method's pieces.
+
+    With ``tests`` the client then evaluates its own model on its own test examples.
+    """
+
+    tests: bool = False
+
+    trains = commits = stackable = True
+    upload_vectors = 1
+
+    def work(self, job: Any, examples: int, samples: int) -> int:
+        """Return the cost of local training."""
+        return local_work(job.pieces, examples, samples)
+
+    def run(self, client: LocalWork) -> Any:
+        return client.local_train()
 
 
 @dataclass(frozen=True)
@@ -335,110 +425,3 @@ class Replies:
     def transformed(self, change: Callable[[Tensor], Tensor]) -> Replies:
         """The same replies with both means changed: ``delta`` and ``uniform``."""
         return replace(self, delta=change(self.delta), uniform=change(self.uniform))
-
-
-class _Mean:
-    """A running weighted mean. With equal weights it is the plain running mean, bit for bit."""
-
-    def __init__(self) -> None:
-        self.weight = 0.0
-        self.value: Tensor | None = None
-        self._given = False
-        """Whether the value is the only tensor that was added, which must not change."""
-
-    def add(self, value: Tensor, weight: float) -> None:
-        self.weight += weight
-        if self.value is None:
-            self.value, self._given = value, True
-        elif value.numel():
-            share = weight / self.weight if self.weight else 0.0
-            lerp = self.value.lerp if self._given else self.value.lerp_
-            self.value, self._given = lerp(value, share), False
-
-
-def _with_counts(received: Reply | ReplyBatch) -> Iterator[tuple[Reply, int, Tensor]]:
-    """Yield (reply, count, square): single replies, or the mean of ``count`` of equal weight.
-
-    ``square`` is the mean squared length of their deltas.
-    """
-    if isinstance(received, Reply):
-        yield received, 1, received.square
-    elif WEIGHT in received.metrics:
-        yield from ((reply, 1, reply.square) for reply in received)
-    else:
-        yield received.mean, len(received), received.square / len(received)
-
-
-Combine = Callable[[Tensor, Tensor], Tensor]
-"""Maps deltas (one per row) and weights (sum 1) to one vector."""
-
-
-def aggregate(
-    broadcast: Broadcast,
-    replies: Iterable[Reply | ReplyBatch],
-    *,
-    population: int,
-    weighting: str,
-    aggregator: Combine | None = None,
-) -> Replies:
-    """Aggregate replies in the order in which they arrive.
-
-    ``weighting`` is "sized" (by weight) or "uniform". ``aggregator`` replaces the weighted mean; it
-    needs all replies in memory.
-    """
-    if aggregator is not None:
-        singles = [single for reply in replies for single in single_replies(reply)]
-        return _combine(broadcast, singles, population, weighting, aggregator)
-    delta, buffers, uniform, loss, square = _Mean(), _Mean(), _Mean(), _Mean(), _Mean()
-    means: dict[tuple[str, str, str], _Mean] = defaultdict(_Mean)
-    count, steps, batch = 0, 0, 0.0
-    for reply, n, length in (part for received in replies for part in _with_counts(received)):
-        count += n
-        weight = n * (reply.weight if weighting == "sized" else 1)
-        delta.add(reply.delta, weight)
-        uniform.add(reply.delta, n)
-        square.add(length, weight)
-        buffers.add(reply.buffers, weight)
-        loss.add(
-            torch.tensor(reply.metrics["loss"], dtype=torch.float64),
-            weight if reply.weight else 0.0,
-        )
-        steps += n * reply.steps
-        batch += n * reply.samples / reply.steps
-        for key, named in reply.extras.items():
-            for name, tensor in named.items():
-                means[key, name, "uniform"].add(tensor, n)
-                means[key, name, "sized"].add(tensor, n * reply.weight)
-    if delta.value is None or buffers.value is None or uniform.value is None or loss.value is None:
-        raise FedflatError(
-            f"round {broadcast.round}: no client's reply could be used, so there is nothing to "
-            "average. Lower the learning rate, or stop at the first bad reply to see it "
-            "(on_bad='raise')."
-        )
-    return Replies(
-        broadcast,
-        delta.value,
-        buffers.value,
-        uniform.value,
-        count,
-        population,
-        float(loss.value),
-        steps / count,
-        {name: mean.value for name, mean in means.items() if mean.value is not None},
-        batch / count,
-        weighting,
-        delta.weight,
-        0.0 if square.value is None else float(square.value),
-    )
-
-
-def _combine(
-    broadcast: Broadcast, replies: list[Reply], population: int, weighting: str, aggregator: Combine
-) -> Replies:
-    folded = aggregate(broadcast, replies, population=population, weighting=weighting)
-    weights = torch.tensor(
-        [r.weight if weighting == "sized" else 1.0 for r in replies], dtype=torch.float64
-    )
-    weights = weights if weights.any() else torch.ones_like(weights)
-    delta = aggregator(torch.stack([reply.delta for reply in replies]), weights / weights.sum())
-    return replace(folded, delta=delta, uniform=delta)

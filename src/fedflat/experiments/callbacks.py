@@ -10,7 +10,7 @@ from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch
 from fedflat.errors import PrintLine
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.averaging import AverageState
-from fedflat.server.piece import StepResult
+from fedflat.server.step import StepResult
 
 RecordedValues = dict[str, Any]
 """Measurements by name, as they are written to the run folder."""

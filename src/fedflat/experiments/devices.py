@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fedflat.client.learner import Learner
-from fedflat.core.instruction import local_work
+from fedflat.core.messages import local_work
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment
 from fedflat.server.client_registry import ClientRegistry

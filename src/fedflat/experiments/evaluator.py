@@ -49,8 +49,8 @@ from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.averaging import AverageState
 from fedflat.server.client_evaluation import ClientEvaluation, nanmean
 from fedflat.server.client_registry import ClientRegistry
-from fedflat.server.piece import StepResult
 from fedflat.server.replies import match_replies
+from fedflat.server.step import StepResult
 from fedflat.simulation.attacks.attack import ATTACK
 from fedflat.topologies.server_models import ServerModels
 from fedflat.topologies.topology import Topology

@@ -14,7 +14,7 @@ from fedflat.client.learner import DTYPES, Learner, ModelLike
 from fedflat.client.local import LocalTraining
 from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
-from fedflat.core.instruction import Train
+from fedflat.core.messages import Train
 from fedflat.core.schedules import Scalar, Schedule, at, check_end
 from fedflat.data.cache import opened
 from fedflat.data.domain_inputs import with_known_domains

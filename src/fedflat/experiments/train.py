@@ -13,8 +13,7 @@ import torch
 
 from fedflat.client.learner import Learner
 from fedflat.core.flat import Model
-from fedflat.core.instruction import Instruction
-from fedflat.core.messages import Broadcast
+from fedflat.core.messages import Broadcast, Instruction
 from fedflat.core.schedules import Schedule
 from fedflat.errors import RunError
 from fedflat.execution.client_pool import ClientsUnreachable, Executor
@@ -48,16 +47,9 @@ from fedflat.experiments.state import RunState
 from fedflat.server.averaging import AverageState, RunInfo
 from fedflat.server.client_selection import selected_clients
 from fedflat.server.exchange import Exchange, Exchanges
-from fedflat.server.piece import (
-    Send,
-    ServerData,
-    ServerPiece,
-    ServerState,
-    StepResult,
-    after_round,
-    server_step,
-)
+from fedflat.server.piece import Send, ServerData, ServerPiece, ServerState
 from fedflat.server.replies import Diverged
+from fedflat.server.step import StepResult, after_round, server_step
 from fedflat.topologies.server_models import ServerModels
 
 EARLY = "early"

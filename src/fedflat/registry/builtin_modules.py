@@ -9,7 +9,7 @@ from pkgutil import iter_modules
 
 HOMES = (
     "simulation.attacks",
-    "core.instruction",
+    "core.messages",
     "client.instructions",
     "client.attacker",
     "client.describers",

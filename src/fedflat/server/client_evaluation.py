@@ -9,8 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedflat.client.instructions import FineTune
-from fedflat.core.instruction import Instruction
-from fedflat.core.messages import Reply
+from fedflat.core.messages import Instruction, Reply
 from fedflat.errors import SettingError
 from fedflat.registry.specs import TextSpec
 from fedflat.server.averaging import AverageState, RunInfo

@@ -19,7 +19,7 @@ from fedflat.client.piece import ClientState
 from fedflat.client.request_columns import RequestColumns
 from fedflat.client.training import ClientJob, Request
 from fedflat.core.failures import ClientFailure
-from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch, aggregate
+from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch
 from fedflat.execution.client_pool import Pool
 from fedflat.execution.client_states import AVERAGE, ClientStates
 from fedflat.server.aggregators import Aggregator
@@ -36,6 +36,7 @@ from fedflat.server.replies import (
     match_replies,
     reply_listeners,
 )
+from fedflat.server.step import aggregate
 
 T = TypeVar("T")
 RequestKey = tuple[int, int]

@@ -6,10 +6,8 @@ the pseudo-gradient ``delta``. Server pieces wrap this exchange as client pieces
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar
 
 from torch import Tensor
@@ -119,70 +117,3 @@ class ServerPiece(TextSpec):
         in it.
         """
         return state
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """The result of a server step. It shares no mutable data with the previous state."""
-
-    model: Model
-    state: ServerState
-    replies: Replies
-    metrics: dict[str, float]
-
-
-def server_step(
-    pieces: Sequence[ServerPiece],
-    state: ServerState,
-    send: Send,
-    broadcast: Broadcast,
-    server_data: ServerData | None = None,
-    descriptions: Descriptions | None = None,
-    learner: Learner | None = None,
-    run: SelectionInfo = SelectionInfo(known=False),
-) -> StepResult:
-    """Run one server step: the exchange through all pieces, then ``w <- w - delta``."""
-    contexts = {
-        piece.key: ServerContext(
-            dict(state.get(piece.key, {})), {}, server_data, descriptions or {}, learner, run
-        )
-        for piece in pieces
-    }
-    for piece in pieces:
-        send = partial(piece.exchange, contexts[piece.key], send)
-    replies = send(broadcast)
-    return StepResult(
-        model=Model(broadcast.params - replies.delta, replies.buffers),
-        state={key: context.state for key, context in contexts.items()},
-        replies=replies,
-        metrics={
-            name: value for context in contexts.values() for name, value in context.metrics.items()
-        },
-    )
-
-
-class _FirstBroadcast(Exception):
-    """Raised to stop a step at its first broadcast."""
-
-
-def first_broadcast(step: Callable[[Send], object]) -> Broadcast:
-    """Return the first broadcast that a step sends. The step stops there and has no effect."""
-    sent: list[Broadcast] = []
-
-    def send(broadcast: Broadcast) -> Replies:
-        sent.append(broadcast)
-        raise _FirstBroadcast
-
-    with suppress(_FirstBroadcast):
-        step(send)
-    return sent[0]
-
-
-def after_round(
-    pieces: Sequence[ServerPiece], states: ServerState, model: Model, completed: int, rounds: int
-) -> ServerState:
-    """Return the states of all pieces of a slot after a round (`ServerPiece.after_round`)."""
-    new = {
-        p.key: dict(p.after_round(states.get(p.key, {}), model, completed, rounds)) for p in pieces
-    }
-    return {key: state for key, state in new.items() if state or key in states}

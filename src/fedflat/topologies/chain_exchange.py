@@ -19,8 +19,9 @@ from fedflat.execution.client_pool import ChainPool, PoolOutcome
 from fedflat.execution.scheduler import Answered
 from fedflat.server.client_selection import Chain
 from fedflat.server.exchange import Exchange, RequestBatch, SlotExchange, Unanswered, skip_short
-from fedflat.server.piece import Send, first_broadcast
+from fedflat.server.piece import Send
 from fedflat.server.replies import TooFewReplies, commits, match_replies
+from fedflat.server.step import first_broadcast
 from fedflat.topologies.chain_router import ChainRouter
 
 T = TypeVar("T")

@@ -20,7 +20,8 @@ from fedflat.data.examples import ClientData
 from fedflat.errors import FedflatError, shown
 from fedflat.server.averaging import AverageState, ModelAverage, RunInfo
 from fedflat.server.client_selection import Selection
-from fedflat.server.piece import SelectionInfo, StepResult
+from fedflat.server.piece import SelectionInfo
+from fedflat.server.step import StepResult
 from fedflat.topologies.topology import SERVER, ClientPopulation, Topology
 
 

@@ -35,12 +35,12 @@ def test_every_name_has_one_room() -> None:
 
 TRAIN = (
     "fedflat.experiments.train:train",
-    "fedflat.server.piece:server_step",
+    "fedflat.server.step:server_step",
     "fedflat.experiments.exchange:Exchange.send",
 )
 FOLD = (
     *TRAIN,
-    "fedflat.core.messages:aggregate",
+    "fedflat.server.step:aggregate",
     "fedflat.experiments.exchange:Exchange._dispatch",
 )
 LOCAL_TRAINING = (

@@ -21,7 +21,7 @@ from experiments.small import data, experiment, final, rows, stop_at, timeless
 from fedflat.cli import main
 from fedflat.client.sharpness import Sam
 from fedflat.client.training import Request
-from fedflat.core.messages import Broadcast, _Mean
+from fedflat.core.messages import Broadcast
 from fedflat.data.examples import ClientData
 from fedflat.execution.profiling import worker_samples
 from fedflat.execution.profiling.categories import START
@@ -33,6 +33,7 @@ from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.study import Reporter, run_one
 from fedflat.server.client_selection import ClientSampler as Cohorts
+from fedflat.server.step import _Mean
 
 FILES = {"profile.json", "profile.speedscope.json"}
 

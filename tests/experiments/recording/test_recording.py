@@ -34,7 +34,7 @@ from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.study import Reporter, resume
 from fedflat.experiments.train import train
 from fedflat.registry.specs import register, registered
-from fedflat.server.piece import StepResult
+from fedflat.server.step import StepResult
 from plugins.forgetting import forget
 from test_every_method import EVERY, method_of
 from test_every_method import experiment as every

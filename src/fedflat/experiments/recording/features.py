@@ -25,7 +25,7 @@ from fedflat.experiments.recording.recorder import (
 )
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
-from fedflat.server.piece import StepResult
+from fedflat.server.step import StepResult
 
 
 @register("metric", "features")

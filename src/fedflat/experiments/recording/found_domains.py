@@ -22,7 +22,7 @@ from fedflat.experiments.run_setup import RunSetup
 from fedflat.models.domain_branches import ADJACENCY, STUDENT
 from fedflat.models.domain_models import DOMAIN
 from fedflat.registry.specs import register
-from fedflat.server.piece import StepResult
+from fedflat.server.step import StepResult
 
 CHUNK = 256
 

@@ -19,7 +19,7 @@ from fedflat.experiments.callbacks import RecordedValues, RoundCallback
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import TextSpec
 from fedflat.server.averaging import AverageState
-from fedflat.server.piece import StepResult
+from fedflat.server.step import StepResult
 
 OnError = Callable[["Metric", Exception], None]
 LINE_AND_HEAT_MAP = "line and heat map"
