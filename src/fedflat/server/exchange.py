@@ -30,6 +30,7 @@ from fedflat.server.client_selection import Chain
 from fedflat.server.ledger import Ledger
 from fedflat.server.piece import Send
 from fedflat.server.replies import (
+    Listener,
     ReplyCollector,
     ReplySettings,
     TooFewReplies,
@@ -184,16 +185,6 @@ Address = Callable[[Broadcast, Sequence[int]], Broadcast]
 """Returns the broadcast as it is sent to a cohort."""
 
 
-def every_client_answers(slot_exchange: SlotExchange, broadcast: Broadcast) -> Unanswered:
-    """The plan of a run without simulated time."""
-    return {}
-
-
-def same_for_all(broadcast: Broadcast, cohort: Sequence[int]) -> Broadcast:
-    """The broadcast as it is: no client needs to know the others of the cohort."""
-    return broadcast
-
-
 @dataclass(frozen=True)
 class ExchangeSettings:
     """What all exchanges of a run have in common."""
@@ -204,7 +195,12 @@ class ExchangeSettings:
     """Of replies: "sized" or "uniform"."""
     aggregator: Aggregator | None = None
     """Replaces the mean of the replies."""
-    address: Address = same_for_all
+    address: Address | None = None
+    """None: no client needs to know the others of the cohort."""
+
+    def addressed(self, broadcast: Broadcast, cohort: Sequence[int]) -> Broadcast:
+        """The broadcast as it is sent to a cohort."""
+        return self.address(broadcast, cohort) if self.address else broadcast
 
 
 @dataclass
@@ -214,7 +210,8 @@ class Exchange:
     settings: ExchangeSettings
     pool: Pool
     collector: ReplyCollector
-    plan: Plan = every_client_answers
+    plan: Plan | None = None
+    """None: every client answers."""
     in_flight: dict[int, Broadcast] = field(default_factory=dict)
     """Broadcasts that clients still work on, by round; only with an asynchronous server."""
     on_aggregate: Sequence[Callable[[Replies], None]] = ()
@@ -255,7 +252,7 @@ class Exchange:
         """Begin the next exchange of a slot: the broadcast to send, and who will not answer."""
         broadcast = slot_exchange.last = broadcast.after(slot_exchange.last)
         slot_exchange.count += 1
-        return broadcast, self.plan(slot_exchange, broadcast)
+        return broadcast, self.plan(slot_exchange, broadcast) if self.plan else {}
 
     def requests(
         self, slot_exchange: SlotExchange, broadcast: Broadcast, unanswered: Unanswered
@@ -269,7 +266,7 @@ class Exchange:
 
     def broadcasts(self, broadcast: Broadcast, cohort: Sequence[int]) -> dict[int, Broadcast]:
         """The broadcast that each client answers."""
-        return dict.fromkeys(cohort, self.settings.address(broadcast, cohort))
+        return dict.fromkeys(cohort, self.settings.addressed(broadcast, cohort))
 
     def _replies(
         self,
@@ -334,16 +331,6 @@ OpenCollector = Callable[..., ReplyCollector]
 OpenPlan = Callable[..., Plan]
 
 
-def no_plan(collector: ReplyCollector, *, patient: bool) -> Plan:
-    """The plan of a run without simulated time."""
-    return every_client_answers
-
-
-def plain_collector(averages: Averages) -> OpenCollector:
-    """The collector of a run without an attack that observes."""
-    return ReplyCollector
-
-
 @dataclass(frozen=True)
 class Exchanges:
     """Opens the exchange of each round of a run."""
@@ -356,8 +343,10 @@ class Exchanges:
     info: RunInfo
     observers: Sequence[ModelAverage | ClientEvaluation] = ()
     """Averages and evaluations that need every reply."""
-    collector: Callable[[Averages], OpenCollector] = field(default=plain_collector)
-    plan: OpenPlan = field(default=no_plan)
+    collector: Callable[[Averages], OpenCollector] | None = None
+    """Replaces `ReplyCollector`, where an attack observes."""
+    plan: OpenPlan | None = None
+    """Opens the plan of a run with simulated time."""
 
     def open(
         self,
@@ -378,15 +367,17 @@ class Exchanges:
             patient: wait for all clients, whatever the deadline of the run's clock.
         """
         updates = reply_listeners(self.observers, averages, clients, self.info)
-        listeners = [*(partial(_notify, one) for one in callbacks), *updates]
-        collector = self.collector(averages)(
+        listeners: list[Listener] = [partial(_notify, one) for one in callbacks]
+        listeners += updates
+        open_collector = self.collector(averages) if self.collector else ReplyCollector
+        collector = open_collector(
             self.replies, t, clients, ledger, listeners, single_replies=bool(updates)
         )
         return self.kind(
             self.settings,
             self.pool,
             collector,
-            self.plan(collector, patient=patient),
+            self.plan(collector, patient=patient) if self.plan else None,
             in_flight or {},
             [one.on_aggregate for one in callbacks],
         )
@@ -413,11 +404,10 @@ def skip_short(steps: Iterable[tuple[str, Callable[[], T]]]) -> dict[str, T]:
     return done
 
 
-def address_of(job: ClientJob, registry: ClientRegistry) -> Address:
+def address_of(job: ClientJob, registry: ClientRegistry) -> Address | None:
     """How the broadcasts of a run are addressed: with `with_preceding` if a piece needs that."""
-    if any(piece.needs_cohort_order for piece in job.pieces):
-        return partial(with_preceding, job, registry)
-    return same_for_all
+    needed = any(piece.needs_cohort_order for piece in job.pieces)
+    return partial(with_preceding, job, registry) if needed else None
 
 
 def with_preceding(

@@ -98,7 +98,7 @@ class ChainExchange(Exchange):
 
     def _begin_chains(self, slot_exchange: SlotExchange, broadcast: Broadcast) -> _Delivery:
         broadcast, unanswered = self.begin(slot_exchange, broadcast)
-        addressed = self.settings.address(broadcast, [chain[0] for chain in slot_exchange.chains])
+        addressed = self.settings.addressed(broadcast, [chain[0] for chain in slot_exchange.chains])
         return _Delivery(
             slot_exchange, broadcast, ChainRouter(addressed, slot_exchange.chains), unanswered
         )
