@@ -29,7 +29,7 @@ LOOKS = {
 
 
 def against(row: dict[str, Any]) -> dict[str, float]:
-    """What an evaluation is drawn against; before round 0 clients are visited to describe
+    """What an evaluation is drawn against; before the first round clients are visited to describe
     themselves."""
     return {
         "visits": row["models_s2c"] + row.get("models_c2c", 0),

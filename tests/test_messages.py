@@ -89,7 +89,7 @@ def test_aggregation_leaves_the_replies_alone() -> None:
 
 
 def test_nothing_to_aggregate() -> None:
-    with pytest.raises(FedflatError, match="round 3: no client's reply could be used"):
+    with pytest.raises(FedflatError, match="round 4: no client's reply could be used"):
         aggregate(BROADCAST, [], population=2, weighting="sized")
 
 

@@ -120,7 +120,7 @@ def test_a_rate_that_grows_out_of_all_numbers_is_refused_before_the_first_round(
     assert decay(-0.1, 3.0)(10_000) == float("-inf")
     settings = {"on": "digits(clients=20)", "clients_per_round": 2}
     with pytest.raises(
-        SettingError, match=r"lr=decay\(0.1, 3.0\) in round 9999 must be a number at most 1e\+30"
+        SettingError, match=r"lr=decay\(0.1, 3.0\) in round 10000 must be a number at most 1e\+30"
     ):
         ff.run("fedavg", rounds=10_000, lr="decay(0.1, 3.0)", **settings)
     with pytest.raises(SettingError, match="rho=decay"):

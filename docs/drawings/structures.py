@@ -204,7 +204,7 @@ def adaptation() -> Drawing:
     d.text(
         360,
         372,
-        "Steps 1 to 3 happen once, before round 0. Step 4 is every round; the teacher is a copy,",
+        "Steps 1 to 3 happen once, before the first round. Step 4 is every round; the teacher is a copy,",
         size=12,
         colour="muted",
     )

@@ -37,7 +37,10 @@ def test_a_plain_method(capsys: pytest.CaptureFixture[str]) -> None:
         ("fedavg() + int8()", "changed by int8(feedback=True)"),
         ("fedbn", "update: parameters sent minus parameters after training, without what private("),
         ("personal", "after the last round 1 vector for personal(): reply to tune(tests=True)"),
-        ("cfsi", "before round 0 description spectra(): the server and every client learn the"),
+        (
+            "cfsi",
+            "before round 1 description spectra(): the server and every client learn the",
+        ),
         ("fedseq", "Models go from client to client: the next one of a chain sees them."),
     ],
 )

@@ -187,16 +187,16 @@ REPLAYS = [
     ('{"cohorts": [[0]]}', "1 cohorts were given for 2 rounds"),
     (
         '{"cohorts": [[0], [100]]}',
-        "the cohort of round 1 must be different clients from 0 to 99, found [100]",
+        "the cohort of round 2 must be different clients from 0 to 99, found [100]",
     ),
-    ('{"cohorts": [[0], [1]], "orders": [{"0": [[0]]}]}', "none for client 1 in round 1"),
+    ('{"cohorts": [[0], [1]], "orders": [{"0": [[0]]}]}', "none for client 1 in round 2"),
     (
         '{"cohorts": [[0], [1]], "orders": [{"0": [[0]]}, {"1": [[99999]]}]}',
-        "orders of round 1, client 1 must be",
+        "orders of round 2, client 1 must be",
     ),
     (
         '{"cohorts": [[0], [1]], "orders": [{"0": [[0]]}, {"1": 5}]}',
-        "orders of round 1, client 1 must be",
+        "orders of round 2, client 1 must be",
     ),
 ]
 
@@ -454,7 +454,7 @@ def test_a_deadline_that_no_client_meets(capsys: pytest.CaptureFixture[str]) -> 
     assert main([*RUN, "fedavg", "--clock", "devices(deadline=0.001)", "--min-replies", "1"]) == 2
     output = capsys.readouterr().err
     assert (
-        "round 0: no client met the deadline of 0.001 s; the first reply would have come after "
+        "round 1: no client met the deadline of 0.001 s; the first reply would have come after "
         in output
     )
     assert "Set a later deadline" in output

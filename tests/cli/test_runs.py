@@ -304,7 +304,7 @@ def test_a_diverged_run_is_an_x_in_the_table(capsys: pytest.CaptureFixture[str])
     assert " X (diverged) " in capsys.readouterr().out
     assert main([*words[:-2], "there", "--quiet"]) == 2
     assert re.search(
-        r"error: round 0, client \d+: the reply is NaN or infinite; ", capsys.readouterr().err
+        r"error: round 1, client \d+: the reply is NaN or infinite; ", capsys.readouterr().err
     )
     assert json.loads(Path("there/run.json").read_text())["status"] == "running"
 

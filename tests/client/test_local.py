@@ -113,7 +113,7 @@ def test_given_orders_are_followed() -> None:
     assert [batch.tolist() for batch in local.batches(0, 0, 4, 3)] == [[2, 0], [1]]
     assert local.planned_steps(0, 4, 3) == 2
     for t, client in ((0, 5), (1, 4), (2, 4)):
-        with pytest.raises(SettingError, match=f"none for client {client} in round {t}"):
+        with pytest.raises(SettingError, match=f"none for client {client} in round {t + 1}"):
             local.planned_steps(t, client, 3)
 
 

@@ -369,7 +369,7 @@ def test_an_error_names_round_client_step_and_piece() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         run(Spoil("raise"))
     (note,) = caught.value.__notes__
-    assert note == "(in round 1, client 1, step 1, piece spoil('raise'))"
+    assert note == "(in round 2, client 1, step 1, piece spoil('raise'))"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -377,7 +377,7 @@ def test_a_bad_reply_is_named_and_diagnosed(value: float) -> None:
     with pytest.raises(NotFinite) as caught:
         run(Spoil("spoil", value=value))
     message = str(caught.value)
-    assert message.startswith("round 1, client 1: the reply is NaN or infinite;")
+    assert message.startswith("round 2, client 1: the reply is NaN or infinite;")
     assert "the first bad number came out of spoil(" in message
     assert "on_bad='skip'" in message
 
@@ -470,5 +470,5 @@ def test_when_every_reply_is_bad() -> None:
         on_bad="skip",
         local=LocalTraining(),
     )
-    with pytest.raises(FedflatError, match="round 1: no client's reply could be used"):
+    with pytest.raises(FedflatError, match="round 2: no client's reply could be used"):
         train(exp)

@@ -134,7 +134,7 @@ def test_by_default_no_client_may_fail(
 def test_numbers_that_are_none_are_a_matter_of_their_own() -> None:
     with pytest.raises(
         NotFinite,
-        match="round 1, client 3: the reply is NaN or infinite; the first bad number came",
+        match="round 2, client 3: the reply is NaN or infinite; the first bad number came",
     ):
         train(troubled("spoil", min_replies=1, on_bad="raise"))
 
@@ -148,7 +148,7 @@ def test_too_few(what: str) -> None:
         "crashed (ZeroDivisionError: out of luck)" if what == "raise" else "sent NaN or infinity"
     )
     assert str(caught.value) == (
-        f"round 3: 1 replies came that could be used, and min_replies asks for 2 at least: client 3 {output}; client 4 "
+        f"round 4: 1 replies came that could be used, and min_replies asks for 2 at least: client 3 {output}; client 4 "
         f"{output}. See what went wrong there, ask more clients a round, or ask for fewer replies."
     )
 
@@ -157,7 +157,7 @@ def test_too_few(what: str) -> None:
 def test_rules_are_held_to_the_replies_that_came(rule: str, least: int) -> None:
     with pytest.raises(
         FedflatError,
-        match=rf"round 1: {rule[:4]}.* needs at least {least} replies, but only 2 came",
+        match=rf"round 2: {rule[:4]}.* needs at least {least} replies, but only 2 came",
     ):
         train(troubled("raise", rule))
     assert train(troubled("raise", "median()")).status == "done"
@@ -248,7 +248,7 @@ def test_answers_that_do_not_count(meddle: Any, reason: str, why: str) -> None:
     assert [
         (one["reason"], one["why"]) for row in run_folder.recorded for one in row["missing"]
     ] == [(reason, why)] * 3
-    with pytest.raises(FedflatError, match=r"round 1: client 3 was .*set min_replies"):
+    with pytest.raises(FedflatError, match=r"round 2: client 3 was .*set min_replies"):
         train(troubled("nothing", min_replies=None), executor=Meddling(meddle))
 
 

@@ -110,7 +110,7 @@ def test_what_looks_into_clients_data_is_refused_or_left_out() -> None:
 def test_batches_that_were_given_are_checked_by_size() -> None:
     _, there = both("fedavg()", sampler=ClientSampler(cohorts=[[0], [1]]))
     orders = [{0: [[0, 5]]}, {1: [[0, 9]]}]
-    with pytest.raises(SettingError, match="round 1, client 1 must be lists of places from 0 to 8"):
+    with pytest.raises(SettingError, match="round 2, client 1 must be lists of places from 0 to 8"):
         prepare(replace(there, local=LocalTraining(orders=orders)))
 
 

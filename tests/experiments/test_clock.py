@@ -233,7 +233,7 @@ def test_a_deadline_that_no_client_meets_names_what_to_change(tmp_path: Path) ->
     clock = measured(tmp_path, 1, 2, 9, 9, 9).replace("')", "', deadline=3)")
     with pytest.raises(
         FedflatError,
-        match=r"round 0: no client met the deadline of 3 s; the first .* after 3.778 s",
+        match=r"round 1: no client met the deadline of 3 s; the first .* after 3.778 s",
     ):
         made(
             experiment(

@@ -1,4 +1,4 @@
-"""Descriptions before round 0: requested once, by any executor, counted, stored, shared and
+"""Descriptions before the first round: requested once, by any executor, counted, stored, shared and
 resumed."""
 
 from __future__ import annotations
@@ -205,16 +205,17 @@ def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         describing.Means, "describe", lambda self, client: torch.full((2, 4), torch.nan)
     )
-    with pytest.raises(FedflatError, match=r"before round 0, client 0: .* NaN or infinite"):
+    with pytest.raises(FedflatError, match=r"before the first round, client 0: .* NaN or infinite"):
         train(experiment("pulled()"))
 
 
 def test_what_it_reveals_is_reported_before() -> None:
     output = remarks(prepare(experiment("pulled()", topology=BY_LABELS)))
     assert output == [
-        "before round 0 every client is asked for label_counts(): the server learns how many examples of each class "
-        "every client holds, which is not private",
-        "before round 0 every client is asked for means(): the server learns what a client's inputs are on average",
+        "before the first round every client is asked for label_counts(): the server learns how many examples of "
+        "each class every client holds, which is not private",
+        "before the first round every client is asked for means(): the server learns what a client's inputs "
+        "are on average",
     ]
 
 

@@ -52,7 +52,7 @@ def test_a_bad_reply_is_named(value: float) -> None:
     with pytest.raises(NotFinite) as caught:
         train(exp)
     assert str(caught.value) == (
-        "round 2, client 3: the reply is NaN or infinite; the first bad number came out of the batch gradient. Lower "
+        "round 3, client 3: the reply is NaN or infinite; the first bad number came out of the batch gradient. Lower "
         "the learning rate or clip gradients; on_bad='skip' leaves such replies out, on_bad='stop' records the run as "
         "diverged."
     )
@@ -73,7 +73,7 @@ class Root(Piece):
 def test_the_guilty_piece_is_named() -> None:
     method = Method(client=(Root(),))
     exp = experiment(sampler=COHORTS)
-    with pytest.raises(NotFinite, match=r"round 2, client 3: .* came out of root\(\)\. Lower"):
+    with pytest.raises(NotFinite, match=r"round 3, client 3: .* came out of root\(\)\. Lower"):
         train(type(exp)(**{**vars(exp), "method": method}))
 
 
@@ -85,7 +85,7 @@ def test_steps_that_add_up_to_infinity() -> None:
     """Every gradient is finite, the model is not."""
     local = LocalTraining(batch_size=4, lr=1e30)
     exp = experiment(local=local, sampler=ClientSampler(cohorts=[[2, 0]] * 6), rounds=6, loss=steep)
-    with pytest.raises(NotFinite, match=r"round 0, client 2: the reply is NaN or infinite; "):
+    with pytest.raises(NotFinite, match=r"round 1, client 2: the reply is NaN or infinite; "):
         train(exp)
 
 
@@ -123,7 +123,7 @@ def test_no_client_left() -> None:
         on=poisoned(3, math.nan), sampler=ClientSampler(cohorts=[[0], [3]] * 3), on_bad="skip"
     )
     with pytest.raises(
-        FedflatError, match=r"round 1: no client's reply could be used.*on_bad='raise'"
+        FedflatError, match=r"round 2: no client's reply could be used.*on_bad='raise'"
     ):
         train(exp)
 

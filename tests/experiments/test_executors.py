@@ -120,7 +120,7 @@ def test_an_exception_in_a_worker_arrives_with_its_notes() -> None:
     with pytest.raises(ZeroDivisionError, match="does not like this batch") as caught:
         train(exp, executor=Workers(1))
     notes = "\n".join(caught.value.__notes__)
-    assert "(in round 0, client 4" in notes
+    assert "(in round 1, client 4" in notes
     assert "in fail" in notes  # the traceback over there
     assert not multiprocessing.active_children()
 

@@ -156,7 +156,7 @@ def test_a_batch_of_one_of_a_client_made_on_demand_is_refused_when_it_comes(kind
 
 def test_given_orders_with_a_batch_of_one_are_refused() -> None:
     orders = [{client: [[0, 1, 2], [3]] for client in range(5)}]
-    with pytest.raises(SettingError, match="the orders of round 0, client 0 have a batch of one"):
+    with pytest.raises(SettingError, match="the orders of round 1, client 0 have a batch of one"):
         prepare(experiment(model=NORMED, local=LocalTraining(orders=orders), rounds=1))
 
 

@@ -79,21 +79,21 @@ def whole(k: int) -> list[list[int]]:
 @pytest.mark.parametrize(
     ("orders", "message"),
     [
-        ([{0: whole(0), 1: whole(1)}], "none for client 0 in round 1. Give an order for every"),
-        ([{0: whole(0)}] * 2, "none for client 1 in round 0"),
-        ([{0: whole(0), 1: [[9]]}] * 2, "of round 0, client 1 must be lists of places from 0 to 8"),
+        ([{0: whole(0), 1: whole(1)}], "none for client 0 in round 2. Give an order for every"),
+        ([{0: whole(0)}] * 2, "none for client 1 in round 1"),
+        ([{0: whole(0), 1: [[9]]}] * 2, "of round 1, client 1 must be lists of places from 0 to 8"),
         (
             [{0: [[-1]], 1: whole(1)}] * 2,
-            "of round 0, client 0 must be lists of places from 0 to 5",
+            "of round 1, client 0 must be lists of places from 0 to 5",
         ),
-        ([{0: [], 1: whole(1)}] * 2, "round 0, client 0"),
-        ([{0: [[]], 1: whole(1)}] * 2, "round 0, client 0"),
-        ([{0: [[0.5]], 1: whole(1)}] * 2, "round 0, client 0"),
-        ([{0: 7, 1: whole(1)}] * 2, "round 0, client 0"),
-        ([{0: [7], 1: whole(1)}] * 2, "round 0, client 0"),
-        ([{0: [["a"]], 1: whole(1)}] * 2, "round 0, client 0"),
-        ([{0: [[0], [[1, 2], [3]]], 1: whole(1)}] * 2, "round 0, client 0"),
-        ([3, 4], "round 0, client 0"),
+        ([{0: [], 1: whole(1)}] * 2, "round 1, client 0"),
+        ([{0: [[]], 1: whole(1)}] * 2, "round 1, client 0"),
+        ([{0: [[0.5]], 1: whole(1)}] * 2, "round 1, client 0"),
+        ([{0: 7, 1: whole(1)}] * 2, "round 1, client 0"),
+        ([{0: [7], 1: whole(1)}] * 2, "round 1, client 0"),
+        ([{0: [["a"]], 1: whole(1)}] * 2, "round 1, client 0"),
+        ([{0: [[0], [[1, 2], [3]]], 1: whole(1)}] * 2, "round 1, client 0"),
+        ([3, 4], "round 1, client 0"),
     ],
 )
 def test_batches_that_cannot_be_cut(tmp_path: Path, orders: Any, message: str) -> None:

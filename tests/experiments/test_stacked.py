@@ -410,7 +410,7 @@ def wild(text: str, on_bad: str) -> Experiment:
 
 def test_a_reply_that_is_not_finite_is_named() -> None:
     with pytest.raises(
-        NotFinite, match=r"round 0, client 1: .* first bad number came out of the batch gradient"
+        NotFinite, match=r"round 1, client 1: .* first bad number came out of the batch gradient"
     ):
         train(wild("fedavg()", "raise"), executor=Stacked())
 
@@ -450,7 +450,7 @@ def test_an_error_says_where_it_was() -> None:
     )
     with pytest.raises(ArithmeticError) as caught:
         train(replace(exp, sampler=ClientSampler(clients=7)), executor=Stacked())
-    note = f"(in round 0, in a stack of clients 0, 1, 2, 3, 4, ..., step 0, piece {Clumsy()!r})"
+    note = f"(in round 1, in a stack of clients 0, 1, 2, 3, 4, ..., step 0, piece {Clumsy()!r})"
     assert caught.value.__notes__ == [note]
 
 

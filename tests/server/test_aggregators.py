@@ -208,7 +208,7 @@ class Mute(Piece):
 )
 def test_too_few_replies_that_can_be_used(aggregator: Method, least: int) -> None:
     """Five are asked and three come: Krum took the first of them, and the mean of none was NaN."""
-    output = rf"round 0: .* needs at least {least} replies, but only 3 came that could be used"
+    output = rf"round 1: .* needs at least {least} replies, but only 3 came that could be used"
     with pytest.raises(FedflatError, match=output):
         run(aggregator + Method(client=(Mute(),), text="mute()"), lying=False, on_bad="skip")
 
@@ -219,6 +219,7 @@ def test_too_few_clients_that_came() -> None:
     sizes = [len(sampler.draw(t, 5, 0)) for t in range(3)]
     first = next(t for t, size in enumerate(sizes) if size < 4)
     with pytest.raises(
-        FedflatError, match=rf"round {first}: krum.* needs at least 4 .* only {sizes[first]} came"
+        FedflatError,
+        match=rf"round {first + 1}: krum.* needs at least 4 .* only {sizes[first]} came",
     ):
         run(krum(0, keep=4), lying=False, sampler=sampler)

@@ -437,22 +437,22 @@ def test_texts_that_say_no_topology(text: str, words: str) -> None:
         (
             "asynchronous(concurrency=2)",
             {"sampler": ClientSampler(cohorts=[[0]] * 6)},
-            "client 0 again in round 0",
+            "client 0 again in round 1",
         ),
         (
             "asynchronous(buffer=2)",
             {"sampler": ClientSampler(cohorts=[[0]] * 6)},
-            "client 0 again in round 0",
+            "client 0 again in round 1",
         ),
         (
             "asynchronous(buffer=3)",
             {"sampler": ClientSampler(cohorts=[[0], [1]] * 3)},
-            "client 0 again in round 0",
+            "client 0 again in round 1",
         ),
         (
             "asynchronous(buffer=2)",
             {"sampler": ClientSampler(cohorts=[[t % 5] for t in range(6)])},
-            "in round 3 no client",
+            "in round 4 no client",
         ),
     ],
 )

@@ -232,7 +232,7 @@ def test_a_topology_that_selects_no_client_or_one_twice(asks: tuple[object, ...]
     setup = prepare(experiment())
     object.__setattr__(setup.server, "topology", Wild(asks))  # type: ignore[arg-type]
     with pytest.raises(
-        FedflatError, match="must ask different clients in round 0, from slots among server"
+        FedflatError, match="must ask different clients in round 1, from slots among server"
     ):
         setup.server.select(0)
 
@@ -240,7 +240,7 @@ def test_a_topology_that_selects_no_client_or_one_twice(asks: tuple[object, ...]
 def test_a_topology_that_hides_its_chains() -> None:
     setup = prepare(experiment())
     object.__setattr__(setup.server, "topology", Wild((("server", ((1, 2),)),)))
-    with pytest.raises(FedflatError, match=r"round 0.*has_chains is False.*Set has_chains to True"):
+    with pytest.raises(FedflatError, match=r"round 1.*has_chains is False.*Set has_chains to True"):
         setup.server.select(0)
 
 

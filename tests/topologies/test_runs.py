@@ -144,7 +144,7 @@ def test_what_is_sent_in_chains_and_from_client_to_client() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "words"), [("raise", "round 0, client"), ("skip", ""), ("stop", "")]
+    ("policy", "words"), [("raise", "round 1, client"), ("skip", ""), ("stop", "")]
 )
 def test_a_reply_that_is_not_finite_breaks_its_chain(policy: str, words: str) -> None:
     """The other chain goes on alone; with ``stop`` the run has diverged."""

@@ -125,7 +125,7 @@ class LocalTraining(LocalSettings):
         assert self.orders is not None
         if t >= len(self.orders) or client not in self.orders[t]:
             raise SettingError(
-                f"batch orders were given, but none for client {client} in round {t}. Give an "
+                f"batch orders were given, but none for client {client} in round {t + 1}. Give an "
                 "order for every client of every cohort, or none at all."
             )
         return self.orders[t][client]

@@ -129,7 +129,7 @@ class Stack:
             names = ", ".join(map(str, self.clients[:5])) + (", ..." if self.count > 5 else "")
             place = error_place(error, contexts)
             error.add_note(
-                f"(in round {self.broadcast.round}, in a stack of clients {names}{place})"
+                f"(in round {self.broadcast.round + 1}, in a stack of clients {names}{place})"
             )
             raise
         finally:

@@ -49,7 +49,7 @@ class ClientJob:
     experiment: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the run as text, sent to clients on other machines."""
     shared: Extras = field(default_factory=dict)
-    """Tensors sent to every client once, before round 0: the results of
+    """Tensors sent to every client once, before the first round: the results of
     `Piece.shared_with_clients`, by piece key."""
 
     @property
@@ -188,7 +188,7 @@ def _local_train(job: ClientJob, request: Request, data: ClientData, spy: Spy | 
             )
         except Exception as error:
             error.add_note(
-                f"(in round {broadcast.round}, client {client}{error_place(error, contexts)})"
+                f"(in round {broadcast.round + 1}, client {client}{error_place(error, contexts)})"
             )
             raise
     delta = broadcast.params - result.returned

@@ -18,7 +18,7 @@ from fedflat.core.stage import Stage
 if TYPE_CHECKING:
     from fedflat.composition.method import Method
 
-BEFORE, ROUND, END = "before round 0", "every round", "after the last round"
+BEFORE, ROUND, END = "before round 1", "every round", "after the last round"
 DESCRIPTION, VECTOR, STATISTICS, NUMBERS = "description", "vector", "statistics", "numbers"
 
 

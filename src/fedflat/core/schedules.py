@@ -48,7 +48,7 @@ def check_end(owner: str, things: Iterable[object], rounds: int) -> None:
         for field in fields(thing) if is_dataclass(thing) else ():
             value = getattr(thing, field.name)
             if isinstance(value, Schedule):
-                number(owner, f"{field.name}={value} in round {rounds - 1}", value(rounds - 1))
+                number(owner, f"{field.name}={value} in round {rounds}", value(rounds - 1))
 
 
 def scalar(

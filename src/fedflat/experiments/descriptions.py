@@ -1,4 +1,4 @@
-"""Descriptions of clients, collected before round 0: for groups, pieces and initial models.
+"""Descriptions of clients, collected before the first round: for groups, pieces and initial models.
 
 Topologies, client pieces, server pieces and initializers name the describers that they need
 (``describers``). Every client is asked once, by the executor of the run. The cost is counted, and
@@ -105,7 +105,7 @@ def load_descriptions(setup: RunSetup, folder: Path, identity: str) -> RunSetup:
     for describer in describers:
         if not all((repr(describer), client) in store for client in setup.registry.clients):
             raise RunError(
-                f"{folder}: the client descriptions from before round 0 ({describer}) are "
+                f"{folder}: the client descriptions from before the first round ({describer}) are "
                 f"incomplete. `fedflat resume {folder}` requests them again if the run has not "
                 "ended."
             )
@@ -187,14 +187,14 @@ def _replies(pool: Pool, broadcast: Broadcast, clients: Sequence[int]) -> Iterat
     for outcome in match_replies(pool.run(requests), ids, broadcast, each=True):
         if isinstance(outcome, ClientFailure):
             raise outcome.error or FedflatError(
-                f"before round 0: {outcome}, and the run needs a description from every client. "
-                "Continue with `fedflat resume`, which requests only the missing ones."
+                f"before the first round: {outcome}, and the run needs a description from every "
+                "client. Continue with `fedflat resume`, which requests only the missing ones."
             )
         reply = outcome[0]
         assert isinstance(reply, Reply)
         if not reply.finite:
             raise NotFinite(
-                f"before round 0, client {reply.client}: its description "
+                f"before the first round, client {reply.client}: its description "
                 f"({broadcast.instruction}) is NaN or infinite. Lower the learning rate or clip "
                 "gradients."
             )

@@ -45,7 +45,7 @@ def clock_remark(exp: Experiment, population: ClientPopulation, cohort: Sequence
     least, most = (
         span(of(population.keeps_to_end(client, 0) for client in cohort)) for of in (min, max)
     )
-    return f"by the clock one client takes {least} to {most} in round 0"
+    return f"by the clock one client takes {least} to {most} in round 1"
 
 
 def check_devices(exp: Experiment, population: ClientPopulation) -> None:

@@ -114,8 +114,8 @@ def check_batch_indices(
                 fits = False
             if not fits:
                 raise SettingError(
-                    f"the batch orders of round {t}, client {client} must be lists of places from "
-                    f"0 to {size - 1}, at least one list and none of them empty, found something "
+                    f"the batch orders of round {t + 1}, client {client} must be lists of places "
+                    f"from 0 to {size - 1}, at least one list and none of them empty, found something "
                     "else."
                 )
 
@@ -128,7 +128,7 @@ def check_batches(exp: Experiment, fed: Federation, learner: Learner) -> None:
     for t, given in enumerate(exp.local.orders or ()):
         for client in given:
             if exp.local.smallest_batch(t, client, 0) == 1:
-                learner.check_single_example(f"the orders of round {t}, client {client} have")
+                learner.check_single_example(f"the orders of round {t + 1}, client {client} have")
     # Batches of tasks that make their own are larger than one example.
     fixed = exp.local.orders is not None or learner.task.makes_batches
     if isinstance(fed, PartitionedFederation) and not fixed:

@@ -50,7 +50,9 @@ def _problems(exp: Experiment) -> Iterator[str]:
         *(one for piece in method.server for one in piece.describers),
     ]
     for describer in described:
-        yield f"{describer} describes every client before round 0, without noise. {leave_out}"
+        yield (
+            f"{describer} describes every client before the first round, without noise. {leave_out}"
+        )
     if not isinstance(exp.topology, Star):
         yield f"the budget holds for a star only, found {exp.topology}. Remove the topology."
     sized = [str(piece) for piece in method.server if piece.averages == "sized"]

@@ -40,7 +40,7 @@ def remarks(setup: RunSetup, state_memory: int | None = None) -> list[str]:
     if exp.clock is not None and server.groups_known:
         found.append(clock_remark(exp, server.population, selected_clients(server.select(0))))
     found += [
-        f"before round 0 every client is asked for {one}: {one.reveals}"
+        f"before the first round every client is asked for {one}: {one.reveals}"
         for one in describers_of(setup.exp, setup.job)
     ]
     return [text for text in found if text]

@@ -41,7 +41,7 @@ class Aggregator(TextSpec, ABC):
         """Combine the replies of round ``t``. Raises `FedflatError` if there are too few."""
         if len(deltas) < self.min_replies():
             raise FedflatError(
-                f"round {t}: {self} needs at least {self.min_replies()} replies, but only "
+                f"round {t + 1}: {self} needs at least {self.min_replies()} replies, but only "
                 f"{len(deltas)} came that could be used. Use more clients a round, or expect fewer "
                 "attackers; on_bad='raise' and no min_replies show why replies were left out."
             )

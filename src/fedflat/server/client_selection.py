@@ -60,7 +60,7 @@ class ClientSampler(SamplerSettings):
             wrong = [k for k in cohort if not (isinstance(k, int) and 0 <= k < population)]
             if wrong or not cohort or len(set(cohort)) != len(cohort):
                 raise SettingError(
-                    f"the cohort of round {t} must be different clients from 0 to "
+                    f"the cohort of round {t + 1} must be different clients from 0 to "
                     f"{population - 1}, found {list(cohort)}."
                 )
 

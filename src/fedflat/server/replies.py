@@ -178,7 +178,7 @@ class ReplyCollector:
                 "; ..." if len(self.failures) > NAMED else ""
             )
             raise TooFewReplies(
-                f"round {t}: {count} replies came that could be used, and min_replies asks for "
+                f"round {t + 1}: {count} replies came that could be used, and min_replies asks for "
                 f"{least} at least: {who}. See what went wrong there, ask more clients a round, or "
                 "ask for fewer replies."
             )
@@ -187,7 +187,8 @@ class ReplyCollector:
         """Raise the error of a failed request, unless the run allows missing clients."""
         if self.settings.min_replies is None:
             raise failure.error or FedflatError(
-                f"round {self.round}: {failure}. To go on without such clients, set min_replies."
+                f"round {self.round + 1}: {failure}. To go on without such clients, set "
+                "min_replies."
             )
 
     def _check_not_finite(self, requests: SentRequests, client: int) -> None:
@@ -196,7 +197,7 @@ class ReplyCollector:
             raise Diverged
         if on_bad != "skip":
             raise NotFinite(
-                f"round {self.round}, client {client}: the reply is NaN or infinite; "
+                f"round {self.round + 1}, client {client}: the reply is NaN or infinite; "
                 f"{self.settings.diagnose(requests.to(client))}. Lower the learning rate or clip "
                 "gradients; on_bad='skip' leaves such replies out, on_bad='stop' records the run "
                 "as diverged."

@@ -171,7 +171,7 @@ def aggregate(
                 means[key, name, "sized"].add(tensor, n * reply.weight)
     if delta.value is None or buffers.value is None or uniform.value is None or loss.value is None:
         raise FedflatError(
-            f"round {broadcast.round}: no client's reply could be used, so there is nothing to "
+            f"round {broadcast.round + 1}: no client's reply could be used, so there is nothing to "
             "average. Lower the learning rate, or stop at the first bad reply to see it "
             "(on_bad='raise')."
         )

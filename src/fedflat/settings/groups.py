@@ -384,4 +384,4 @@ DESCRIBING = tuple(
     if one.path[0] == "local"
     or one.name in ("model", "task", "server_data", "dtype", "layout", "convolutions")
 )
-"""Those of them that matter when clients describe themselves before round 0."""
+"""Those of them that matter when clients describe themselves before the first round."""

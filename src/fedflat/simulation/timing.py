@@ -63,7 +63,7 @@ class SimulatedTime:
     """The simulated time of one round: `plan` is called before each broadcast (`Exchange.plan`).
 
     Args:
-        before: simulated seconds before round 0, in which clients described themselves.
+        before: simulated seconds before the first round, in which clients described themselves.
         patient: wait for all clients: no deadlines, and no client is away.
     """
 
@@ -181,7 +181,7 @@ def plan_exchange(
     ]
     found = timetable(fleet, broadcast.round, start, ways, choose=choose, busy=busy)
     if len(found.lost) == len(chains):
-        raise FedflatError(f"round {broadcast.round}: {_no_client(fleet, start, found)}")
+        raise FedflatError(f"round {broadcast.round + 1}: {_no_client(fleet, start, found)}")
     return found
 
 

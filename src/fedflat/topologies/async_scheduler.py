@@ -48,7 +48,7 @@ class AsyncScheduler:
             calls += 1
             if not at_work:
                 raise SettingError(
-                    f"too few clients were given as cohorts: in round {t} no client is left at "
+                    f"too few clients were given as cohorts: in round {t + 1} no client is left at "
                     f"work, and {len(since)} of {self.buffer} replies have arrived. Give more."
                 )
             now = at_work[0][0]
@@ -67,8 +67,8 @@ class AsyncScheduler:
             for i, client in enumerate(clients):
                 if client in busy or client in clients[:i]:
                     raise SettingError(
-                        f"the given cohorts select client {client} again in round {t}, while it is "
-                        "still at work or its reply waits. Give another order, or fewer clients at "
+                        f"the given cohorts select client {client} again in round {t + 1}, while it "
+                        "is still at work or its reply waits. Give another order, or fewer clients at "
                         "work."
                     )
             return clients

@@ -89,12 +89,12 @@ class ServerModels:
             or not all(map(all, selection.values()))
         ):
             raise FedflatError(
-                f"{self.topology} must ask different clients in round {t}, from slots among "
+                f"{self.topology} must ask different clients in round {t + 1}, from slots among "
                 f"{', '.join(self.slots)}, found {shown(selection)}."
             )
         if longest > 1 and not self.topology.has_chains:
             raise FedflatError(
-                f"{self.topology} selects a chain of several clients in round {t}, but its "
+                f"{self.topology} selects a chain of several clients in round {t + 1}, but its "
                 f"has_chains is False, found {shown(selection)}. Set has_chains to True."
             )
         return selection

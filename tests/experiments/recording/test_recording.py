@@ -281,7 +281,7 @@ def test_a_metric_that_fails_does_not_end_the_run(tmp_path: Path, where: str) ->
     assert [row["round"] for row in seen if "norms" in row] == [1, 2, 3, 4]
     assert [row["round"] for row in seen if key in row] == [1, 4]
     assert output == [
-        f"recording {key} failed in round 1 (ZeroDivisionError: it stumbled). The metric is left out of this round, "
+        f"recording {key} failed in round 2 (ZeroDivisionError: it stumbled). The metric is left out of this round, "
         "and of later rounds in which it fails. The run continues."
     ]
 

@@ -226,7 +226,7 @@ class RayPool(RemoteClientPool):
         if task.exchange != self.exchanges:
             return []
         request = task.request
-        where = f"client {request.client}, round {request.broadcast.round}"
+        where = f"client {request.client}, round {request.broadcast.round + 1}"
         if task.lost < REPEATS:
             task.lost += 1
             self.repeated += 1
