@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from fedflat.registry import plugins
+from warm_python import warm_starts
 
 # Some virtual machines claim matrix tiles (AMX) that they cannot run: tests of bfloat16 would end
 # their process there.
@@ -68,11 +69,9 @@ def files_need_not_survive_a_power_cut() -> Iterator[None]:
 
 
 @pytest.fixture
-def warm_workers() -> Iterator[None]:
-    """Worker processes of the test are forked from one that has imported PyTorch."""
-    from execution.warm import warm_processes
-
-    with warm_processes():
+def warm_processes() -> Iterator[None]:
+    """Processes of Python that the test starts are forked from one that has imported PyTorch."""
+    with warm_starts():
         yield
 
 

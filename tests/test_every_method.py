@@ -718,7 +718,7 @@ def _same(exp: Experiment, one: Executor, other: Executor) -> None:
     assert [_timeless(row) for row in here.rows] == [_timeless(row) for row in there.rows]
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.parametrize(
     "text",
     [

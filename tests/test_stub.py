@@ -24,6 +24,7 @@ def test_type_checkers_see_every_public_name() -> None:
     assert sorted(names) == sorted(fedflat.__all__)
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_lists_of_names_are_up_to_date() -> None:
     """In a process of its own, where no other test has registered names."""
     done = subprocess.run(

@@ -65,6 +65,7 @@ def without_reader(*words: object, both: bool = True) -> tuple[int, str]:
     return done.returncode, done.stdout or ""
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_a_reader_leaves_after_the_first_line(tmp_path: Path) -> None:
     """As `fedflat run ... 2>&1 | head -1`."""
     ours, theirs = os.pipe()
@@ -88,14 +89,9 @@ def test_a_reader_leaves_after_the_first_line(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "final.safetensors").is_file()
 
 
+@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.parametrize(
-    ("both", "quiet"),
-    [
-        (False, ("--quiet",)),
-        pytest.param(True, (), marks=pytest.mark.slow),
-        pytest.param(True, ("--quiet",), marks=pytest.mark.slow),
-        pytest.param(False, (), marks=pytest.mark.slow),
-    ],
+    ("both", "quiet"), [(True, ()), (False, ("--quiet",)), (True, ("--quiet",)), (False, ())]
 )
 def test_closed_pipe_of_run(tmp_path: Path, both: bool, quiet: tuple[str, ...]) -> None:
     """The table comes on standard output as long as that is read."""
@@ -108,7 +104,7 @@ def test_closed_pipe_of_run(tmp_path: Path, both: bool, quiet: tuple[str, ...]) 
     assert (tmp_path / "run" / "final.safetensors").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("warm_processes")
 def test_closed_pipe_of_compare(tmp_path: Path) -> None:
     """The report, which is written after the table is printed, is there."""
     assert (
@@ -118,7 +114,7 @@ def test_closed_pipe_of_compare(tmp_path: Path) -> None:
     assert (tmp_path / "both" / "report.html").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("warm_processes")
 def test_closed_pipe_of_resume_and_analyse(tmp_path: Path) -> None:
     run = tmp_path / "run"
     exp = fedflat.experiment("fedavg", ON, rounds=4, clients_per_round=2, model="logistic")
@@ -158,7 +154,7 @@ def test_closed_pipe_of_list(words: tuple[str, ...]) -> None:
     assert without_reader(*words)[0] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("warm_processes")
 def test_closed_pipe_of_a_script(tmp_path: Path) -> None:
     """The same from Python."""
     script = (

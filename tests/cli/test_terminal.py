@@ -85,10 +85,7 @@ def a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("columns", "name"),
-    [
-        pytest.param(60, "fedsam + swa", marks=pytest.mark.slow),
-        (120, "fedsam(rho=warmup(0.01, 0.05, 20)) + swa(), seed 0"),
-    ],
+    [(60, "fedsam + swa"), (120, "fedsam(rho=warmup(0.01, 0.05, 20)) + swa(), seed 0")],
 )
 def test_a_live_line(tmp_path: Path, columns: int, name: str) -> None:
     """One line at every width, with round, accuracy and time left; what goes into a file is

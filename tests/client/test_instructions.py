@@ -53,7 +53,7 @@ def test_a_broadcast_trains_by_default() -> None:
     assert Broadcast(0, torch.zeros(1), torch.zeros(0), 0.1).instruction == Train()
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.parametrize(
     "executor", [InProcess(threads=1), Stacked(), Workers(1)], ids=["here", "stacked", "worker"]
 )

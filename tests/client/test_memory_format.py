@@ -202,7 +202,7 @@ def test_no_images() -> None:
         prepare(replace(exp, layout="channels-last"))
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 def test_the_same_bits_in_a_worker() -> None:
     exp = experiment(
         "fedsam(rho=0.05)",

@@ -165,6 +165,7 @@ def test_a_replay_that_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert f"--replay {tmp_path}/replay.json: cannot be read" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_a_pipe_in_a_folder_of_pictures(tmp_path: Path) -> None:
     """By the threads that read ahead, too; in a process that is killed if it waits."""
     for place in range(10):

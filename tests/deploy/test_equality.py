@@ -57,6 +57,7 @@ def compare(
     assert rows(at / "there") == rows(at / "here")
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_two_processes_with_tls_give_the_bits_of_a_simulation(tmp_path: Path) -> None:
     """SAM and duals: each client keeps a state on its own disk."""
     method = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10)"

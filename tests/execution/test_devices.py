@@ -114,7 +114,7 @@ def test_devices_of_workers_and_of_the_run_are_of_one_kind(two_gpus: None) -> No
     assert module.worker_devices("cuda:1", None) == ("cuda:1",)
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 def test_real_workers_on_named_devices_give_the_same_bits(tmp_path: Path) -> None:
     """The processes are told their devices; on CPUs nothing else differs."""
     exp = experiment("fedavg", **RUN)

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from execution.warm import warm_processes
 from experiments.small import experiment, timeless
 from experiments.test_executors import Kept
 from fedflat.client.evaluate import forward_here
@@ -24,6 +23,7 @@ from fedflat.experiments.evaluator import forward_of
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.train import train
+from warm_python import warm_starts
 
 SCENE, FATAL, FAULTY = 100.0, 200.0, 300.0
 """First numbers of a batch whose output is an image in channels-last order, that ends a worker, and
@@ -61,7 +61,7 @@ def opened() -> Iterator[Opened]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     with (
-        warm_processes(),
+        warm_starts(),
         Workers(2).open(setup.job, setup.fed, setup.source) as pool,
     ):
         assert isinstance(pool, WorkerPool)

@@ -29,6 +29,7 @@ from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
+from warm_python import WarmPython
 
 SIZES = (6, 9, 12, 7, 8)
 EVERYTHING = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(window=3)"
@@ -140,14 +141,14 @@ def final(folder: Path) -> dict[str, bytes]:
 def start(
     *words: str, stop_after: tuple[str, int] | None = None, **more: Any
 ) -> subprocess.Popen[str]:
-    """The command line in a process of its own; it stops itself after a call, as in stopping.py, if
-    that is given."""
+    """The command line in a warm process of its own; it stops itself after a call, as in
+    stopping.py, if that is given."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
     command: list[str | Path] = [FEDFLAT]
     if stop_after is not None:
         command = [sys.executable, STOPPING, stop_after[0], str(stop_after[1])]
-    return subprocess.Popen([*command, *words], env=environment, text=True, **pipes)
+    return WarmPython([*command, *words], env=environment, text=True, **pipes)
 
 
 def wait_until_stopped(process: subprocess.Popen[str]) -> None:

@@ -79,7 +79,7 @@ def without() -> Experiment:
     return replace(troubled("nothing"), sampler=ClientSampler(cohorts=cohorts))
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.parametrize(
     ("what", "executor", "reason", "why"),
     [

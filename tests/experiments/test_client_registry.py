@@ -70,7 +70,7 @@ def both(method: str, **more: Any) -> tuple[Experiment, Experiment]:
     )
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 def test_a_run_without_opening_any_clients_data(tmp_path: Path) -> None:
     """Sampling by size, weights, own tests of two models, personal models, checkpoints: the same
     numbers."""

@@ -96,7 +96,7 @@ def requests_of(setup: RunSetup) -> list[Request]:
     return [Request(client, broadcast, {}, f"0/1/{client}") for client in (3, 0, 4, 2, 1)]
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 def test_the_same_bits_in_the_same_order() -> None:
     """Five clients a round for one or three workers, some of whom take three times as long as
     others."""
@@ -140,7 +140,7 @@ def test_an_exception_that_cannot_be_pickled_is_replaced() -> None:
 KILLED = "A worker process died unexpectedly, probably out of memory"
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.parametrize(
     ("trouble", "message"),
     [
@@ -206,7 +206,7 @@ def test_a_message_that_cannot_be_read_ends_the_worker_and_a_new_one_is_started(
     assert reply.client == first.client
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 def test_a_worker_that_dies_between_two_rounds() -> None:
     """The request cannot even be sent; the error does not speak of a broken pipe."""
 
@@ -291,7 +291,7 @@ def test_a_parameter_travels() -> None:
     assert again.weight.requires_grad
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 def test_an_exchange_that_is_given_up_leaves_nothing_for_the_next() -> None:
     """Broken off after one reply, or by an error: what others had been asked must not be taken for
     new answers."""

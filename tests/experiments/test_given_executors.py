@@ -126,7 +126,7 @@ def test_ours_are_written_down_by_name(executor: Executor) -> None:
     assert merge_config(json.loads(json.dumps(saved)), {}).make() == executor
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 def test_another_executor_for_the_rest(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     exp = ff.experiment("fedavg", **RUN)

@@ -76,9 +76,7 @@ def stopped(process: subprocess.Popen[str], folder: Path, status: int = 130) -> 
     assert same_as_never_stopped(folder)
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_and_what_schedulers_send(tmp_path: Path, number: int) -> None:
     """No checkpoint was due for days: the one there is comes from the signal."""
     folder = tmp_path / "run"

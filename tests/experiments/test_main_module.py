@@ -20,6 +20,7 @@ from fedflat.execution import main_module as mainmodule
 from fedflat.execution.main_module import guarded, hidden, main_module_of, refuse_while_importing
 from fedflat.execution.pickling import packed
 from fedflat.experiments.execution_config import ExecutionConfig
+from warm_python import warm_starts
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = 'on="digits(lda(0), clients=20)", rounds=1, clients_per_round=2'
@@ -68,7 +69,8 @@ def as_script(code: str, folder: Path) -> tuple[str, str]:
 
 
 def from_standard_input(code: str, folder: Path) -> tuple[str, str]:
-    return python(["-"], folder, code)
+    with warm_starts():
+        return python(["-"], folder, code)
 
 
 def python(words: list[str], folder: Path, code: str = "") -> tuple[str, str]:
@@ -112,10 +114,7 @@ def in_a_notebook(code: str, folder: Path) -> tuple[str, str]:
 
 
 @pytest.mark.filterwarnings("default")  # what a kernel's client leaves behind is not ours
-@pytest.mark.parametrize(
-    "way",
-    [as_script, in_a_notebook, pytest.param(from_standard_input, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("way", [as_script, from_standard_input, in_a_notebook])
 def test_the_readmes_example(way: Callable[[str, Path], tuple[str, str]], tmp_path: Path) -> None:
     """No guard anywhere: workers do without the main module; what is defined there stays here, or
     is refused."""
@@ -137,6 +136,7 @@ def test_the_readmes_example(way: Callable[[str, Path], tuple[str, str]], tmp_pa
     assert output.count("READY") == 1
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_a_guarded_script_may_define_what_workers_need(tmp_path: Path) -> None:
     run = f'ff.run("fedavg", {SETTINGS}, model=Net(), '
     code = NET + (

@@ -65,7 +65,7 @@ def test_a_buffer_with_two_names_stays_one() -> None:
     )
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.parametrize("executor", [Workers(1), Stacked(threads=1)], ids=["workers", "stacked"])
 def test_assigned_buffers_are_federated_wherever_clients_run(
     executor: Workers | Stacked,

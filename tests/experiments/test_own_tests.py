@@ -154,7 +154,7 @@ def test_each_client_is_tested_with_what_it_keeps(method: Method) -> None:
         )
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 def test_worker_processes_test_at_clients_too() -> None:
     here, there = train(experiment(silobn())), train(experiment(silobn()), executor=Workers(1))
     assert here.rows[-1]["clients"] == there.rows[-1]["clients"]

@@ -145,7 +145,7 @@ def test_self_training_is_one_cluster(more: dict[str, Any]) -> None:
     assert np.abs(trace.teachers[-1][0] - trace.models[-1][0]).max() > 1e-3 or start == np.inf
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.parametrize(
     ("shared", "executor"),
     [

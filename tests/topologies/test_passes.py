@@ -84,7 +84,7 @@ def test_the_first_pass_is_what_one_pass_is() -> None:
     assert [[chain[: len(chain) // 2] for chain in each] for each in two] == one
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.parametrize("method", ["fedavg", "sam(0.1) + mixup()"])
 def test_every_request_has_its_own_batches(method: str) -> None:
     """A chain by hand, request by request, each with its number; in another process and on the wire

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from torch import Tensor, nn
 
-from execution.warm import warm_processes
 from experiments.small import data, experiment, final, rows, stop_at, timeless
 from fedflat.cli import main
 from fedflat.client.sharpness import Sam
@@ -34,6 +33,7 @@ from fedflat.experiments.prepare import prepare
 from fedflat.experiments.study import Reporter, run_one
 from fedflat.server.client_selection import ClientSampler as Cohorts
 from fedflat.server.step import _Mean
+from warm_python import warm_starts
 
 FILES = {"profile.json", "profile.speedscope.json"}
 
@@ -65,7 +65,7 @@ def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     workers = 2 if request.param == "workers" else 0
     config = ExecutionConfig(executor=request.param, workers=workers, threads=1)
     place, got = tmp_path_factory.mktemp("runs"), []
-    with warm_processes():
+    with warm_starts():
         run_one(exp, config, place / "profiled", profile=got.append)
     reference = (
         config if request.param == "stacked" else ExecutionConfig(executor="in-process", threads=1)

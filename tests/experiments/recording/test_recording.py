@@ -57,7 +57,7 @@ class Moody(nn.Module):
         return self.body(x)
 
 
-@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.parametrize(
     ("exp", "executor"),
     [

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import os
 from pathlib import Path
@@ -16,6 +18,7 @@ print(os.nice(0), group.read_text().split()[-1] if group.exists() else 7)
 """
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_the_process_and_its_group_set_niceness() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CODE],

@@ -19,6 +19,7 @@ from fedflat.errors import SpellingError
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.papers.reproduce.plan import open_plan
 from fedflat.papers.reproduce.selection import cells_of, find_table
+from warm_python import warm_starts
 
 ROUNDS = 300
 SETTINGS: dict[str, Any] = {
@@ -50,7 +51,8 @@ def table(folder: Path) -> str:
 
 
 def reproduce(*words: object) -> int:
-    return main(["reproduce", "--quiet", "--nice", "0", "--jobs", "2", *map(str, words)])
+    with warm_starts():
+        return main(["reproduce", "--quiet", "--nice", "0", "--jobs", "2", *map(str, words)])
 
 
 def begin(*words: object) -> subprocess.Popen[str]:
