@@ -1,5 +1,6 @@
 """Evaluation on the test set by worker processes, beside the main process with all its threads, and
-its share of a run.
+its share of a run. Also how long workers wait in both: more than that could not be gained if rounds and
+evaluations overlapped.
 
     python benchmarks/evaluation.py
     python benchmarks/evaluation.py --model resnet20 --examples 2000 --repeats 3
@@ -15,7 +16,9 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -66,9 +69,35 @@ def setup_of(args: argparse.Namespace) -> RunSetup:
     return replace(setup, fed=replace(setup.fed, test=test))  # type: ignore[type-var]
 
 
+class Waiting(threading.Thread):
+    """Looks every millisecond which share of the workers has nothing to do."""
+
+    def __init__(self, pool: WorkerPool) -> None:
+        super().__init__(daemon=True)
+        self.pool, self.done = pool, threading.Event()
+        self.seen: list[float] = []
+
+    def run(self) -> None:
+        """Look until it is over."""
+        while not self.done.wait(0.001):
+            self.seen.append(len(self.pool.idle) / self.pool.n)
+
+    @classmethod
+    def during(cls, pool: WorkerPool, work: Callable[[], object]) -> tuple[float, float]:
+        """Seconds of some work, and the seconds that a worker waits on average."""
+        watcher, begun = cls(pool), time.perf_counter()
+        watcher.start()
+        work()
+        seconds = time.perf_counter() - begun
+        watcher.done.set()
+        watcher.join()
+        return seconds, seconds * statistics.mean(watcher.seen or [0.0])
+
+
 def shares(setup: RunSetup, args: argparse.Namespace) -> None:
     """Train a round and evaluate by both, in turn."""
     times: dict[str, list[float]] = {"round": [], "here": [], "workers": []}
+    waiting: dict[str, list[float]] = {"round": [], "workers": []}
     learner, lr = setup.job.learner, 0.01
     model = learner.initial()
     clients = selected_clients(setup.server.select(0))
@@ -78,22 +107,30 @@ def shares(setup: RunSetup, args: argparse.Namespace) -> None:
         ways: dict[str, Forward] = {"here": forward_here, "workers": pool.forward}
         for repeat in range(args.repeats + 1):
             broadcast = Broadcast(0, model.params, model.buffers, lr)
-            begun = time.perf_counter()
-            for _ in pool.run([Request(k, broadcast, {}, f"{repeat}/{k}") for k in clients]):
-                pass
-            spent = {"round": time.perf_counter() - begun}
+            requests = [Request(k, broadcast, {}, f"{repeat}/{k}") for k in clients]
+            spent = {"round": Waiting.during(pool, lambda: list(pool.run(requests)))}  # noqa: B023
             for name, forward in ways.items():
-                begun = time.perf_counter()
-                scores[name] = score(learner, setup.fed, model, forward=forward)
-                spent[name] = time.perf_counter() - begun
-            for name, seconds in spent.items() if repeat else ():
+
+                def evaluate() -> None:
+                    scores[name] = score(learner, setup.fed, model, forward=forward)  # noqa: B023
+
+                spent[name] = Waiting.during(pool, evaluate)
+            for name, (seconds, waits) in spent.items() if repeat else ():
                 times[name].append(seconds)
+                if name in waiting:
+                    waiting[name].append(waits)
         with threads(1):
             same = score(learner, setup.fed, model) == scores["workers"]
     print(f"scores of the workers equal those of one thread: {same}")
     faster = [a / b for a, b in zip(times["here"], times["workers"], strict=True)]
     for name, values in (*times.items(), ("workers to main process, times as fast", faster)):
         print(f"{name}: {statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})")
+    for name, what in (("round", "a round"), ("workers", "an evaluation")):
+        waits = [100 * one / both for one, both in zip(waiting[name], times[name], strict=True)]
+        print(
+            f"a worker waits in {statistics.median(waits):.1f} % ({min(waits):.1f} to "
+            f"{max(waits):.1f}) of {what}"
+        )
     training = args.rounds * statistics.median(times["round"])
     cost, usual = RunCost.of(setup), EvaluationSchedule.of(args.rounds, {})
     schedule = usual.affordable(args.rounds, cost.round, cost.evaluation)
