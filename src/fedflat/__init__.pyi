@@ -314,9 +314,9 @@ from fedflat.topologies.groupings.icg import icg as icg
 from fedflat.topologies.groupings.kmeans import kmeans as kmeans
 from fedflat.topologies.groupings.random_order import random as random
 from fedflat.topologies.hierarchy import hierarchy as hierarchy
-from fedflat.topologies.star import star as star
 from fedflat.topologies.topology import ClientPopulation as ClientPopulation
 from fedflat.topologies.topology import Topology as Topology
+from fedflat.topologies.topology import star as star
 from fedflat.version import __version__ as __version__
 
 __all__: list[str]

@@ -183,7 +183,7 @@ TEXT_NAMES = {
     "silobn": "fedflat.methods.pieces",
     "small_unet": "fedflat.models.unet",
     "stackoverflow": "fedflat.data.sets.stackoverflow",
-    "star": "fedflat.topologies.star",
+    "star": "fedflat.topologies.topology",
     "steps": "fedflat.core.schedules",
     "stochastic": "fedflat.models.stochastic",
     "street": "fedflat.data.sets.street",

@@ -33,7 +33,7 @@ from fedflat.experiments.run_folder.record import RunEnd, read_record
 from fedflat.files import Damaged, digest, read_file
 from fedflat.registry.specs import TextSpec, parse, register
 from fedflat.server.client_selection import ClientSampler
-from fedflat.topologies.star import Star
+from fedflat.topologies.topology import Star
 
 if TYPE_CHECKING:
     from fedflat.experiments.experiment import Experiment

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedflat.core.stage import Stage
 from fedflat.errors import SettingError
 from fedflat.server.privacy_accountant import SAMPLERS
-from fedflat.topologies.star import Star
+from fedflat.topologies.topology import Star
 
 if TYPE_CHECKING:
     from fedflat.experiments.experiment import Experiment

@@ -2,5 +2,6 @@
 
 `chain_exchange` and `async_exchange` replace the exchange of a star. How clients are put into
 groups is in `groupings`; methods named after papers are in `methods`. Start with `topology` (the
-base class), then read `star` and `chains`.
+base class, and the star), then read `chains`. `server_models` has the models that a topology
+arranges.
 """

@@ -26,7 +26,7 @@ from fedflat.core.messages import Broadcast, Reply, ReplyBatch
 from fedflat.core.seeds import numpy_generator
 from fedflat.data.examples import ClientData
 from fedflat.errors import SettingError, shown
-from fedflat.registry.specs import TextSpec
+from fedflat.registry.specs import TextSpec, register
 from fedflat.server.client_selection import Chain, ClientSampler, Selection
 from fedflat.topologies.groupings.client_vectors import representers
 from fedflat.topologies.groupings.dissimilarity import Vectors
@@ -403,3 +403,16 @@ class Topology(TextSpec):
             )
         if why:
             raise SettingError(f"{piece} cannot be used with {self}: {why}. Remove one of them.")
+
+
+@dataclass(frozen=True, repr=False)
+class Star(Topology):
+    """One model at the server. Every client of the cohort receives it and replies."""
+
+    key = "star"
+
+    def refuse(self, method: Method, pieces: Sequence[Piece]) -> None:
+        """Accept every method."""
+
+
+star = register("topology", "star")(Star)
