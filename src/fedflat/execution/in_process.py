@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,27 +37,20 @@ class InProcess(TextSpec):
         keep_memory()
         small = job.learner.flat.layout.dim < SMALL
         with threads(self.threads or (1 if small else torch.get_num_threads())):
-            yield _InProcessPool(job, fed)
+            yield InProcessPool(job, fed)
 
 
-class SequentialPool(ABC):
+@dataclass(frozen=True)
+class InProcessPool:
     """A pool in this process, with one request at a time: a second one would only take memory."""
+
+    job: ClientJob
+    fed: Federation
 
     def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         """Yield the outcomes of all requests; each request is answered when it is asked for."""
-        return map(self.answer, requests)
-
-    @abstractmethod
-    def answer(self, request: Request) -> PoolOutcome:
-        """Do the work of one request."""
-
-
-class _InProcessPool(SequentialPool):
-    def __init__(self, job: ClientJob, fed: Federation) -> None:
-        self.job, self.fed = job, fed
-
-    def answer(self, request: Request) -> PoolOutcome:
-        return run_or_fail(self.job, request, self.fed.data)
+        for request in requests:
+            yield run_or_fail(self.job, request, self.fed.data)
 
 
 def run_or_fail(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fedflat.client.training import Request
@@ -9,13 +10,12 @@ from fedflat.core.failures import ClientFailure
 from fedflat.core.messages import Broadcast
 from fedflat.execution.client_pool import PoolOutcome
 from fedflat.execution.client_runtime import ClientRuntime
-from fedflat.execution.in_process import SequentialPool
 from fedflat.execution.state_ids import StateIds
 from fedflat.execution.wire_envelope import message_id
 from fedflat.execution.wire_format import ClientReply, RequestMessage, decode, encode
 
 
-class LoopbackPool(SequentialPool):
+class LoopbackPool:
     """Encodes each request, lets a `ClientRuntime` answer it, and decodes the answer."""
 
     def __init__(self, runtime: ClientRuntime) -> None:
@@ -24,8 +24,11 @@ class LoopbackPool(SequentialPool):
         """Bytes of all messages; a broadcast counts once for all requests in a row."""
         self._last: tuple[Broadcast, bytes] | None = None
 
-    def answer(self, request: Request) -> PoolOutcome:
-        """Encode the request, and decode the runtime's answer."""
+    def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        """Yield the outcomes of all requests, one after the other."""
+        return map(self._answer, requests)
+
+    def _answer(self, request: Request) -> PoolOutcome:
         request = self._with_state_id(request)
         broadcast = self._encoded(request.broadcast)
         message = encode(RequestMessage.of(request, message_id(broadcast)))

@@ -45,7 +45,7 @@ FOLD = (
 )
 LOCAL_TRAINING = (
     *FOLD,
-    "fedflat.execution.in_process:_InProcessPool.run",
+    "fedflat.execution.in_process:InProcessPool.run",
     "fedflat.client.training:run_client",
     "fedflat.client.training:local_train",
 )
