@@ -189,7 +189,7 @@ REFUSED = {
     "median()": "replaces the mean",
     "personal()": "sends results of each client's own model",
     "all_clients()": "uses the models of single clients",
-    "cfsi()": "describes every client before round 0",
+    "cfsi()": "describes every client before the first round",
     "fedvc(n=5)": "selects some clients more often",
 }
 
