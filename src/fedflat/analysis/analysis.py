@@ -78,8 +78,6 @@ class Scope:
 
 @dataclass(frozen=True)
 class AnalysisResult:
-    """The result of an analysis of a run."""
-
     kind: str
     result: Result
     fresh: bool

@@ -30,8 +30,6 @@ from fedflat.experiments.state import RunState, last_state
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """One run."""
-
     folder: Path
     module: ModelLike | None = None
     """The module of the run, if it was given in Python."""
@@ -56,7 +54,6 @@ class LoadedRun:
 
     @property
     def store(self) -> AnalysisStore:
-        """The stored analyses of the run."""
         return AnalysisStore(self.folder / "analysis", self.record.identity)
 
     @cached_property
@@ -72,7 +69,6 @@ class LoadedRun:
 
     @property
     def stored_groups(self) -> Grouped | None:
-        """The groups of clients that the run has stored, or None."""
         return read_groups(self.folder, self.record.identity)
 
     @cached_property

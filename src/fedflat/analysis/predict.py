@@ -110,7 +110,6 @@ class Predictor:
 
     @cached_property
     def names(self) -> list[str]:
-        """Names of the classes."""
         return class_names(self.loaded)
 
     @cached_property

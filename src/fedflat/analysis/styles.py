@@ -59,8 +59,6 @@ def compute_styles(job: AnalysisJob) -> Result:
 
 @dataclass(frozen=True)
 class StyleGroups:
-    """The cluster of each style."""
-
     labels: Sequence[int]
     silhouette: float
     groups: str | None = None

@@ -53,7 +53,6 @@ class Completed:
 
 
 def commands(parser: argparse.ArgumentParser) -> list[Completed]:
-    """All commands of a parser, and their jobs."""
     return list(_below(parser, "", ""))[1:]
 
 
@@ -90,7 +89,6 @@ def _values(option: str, action: argparse.Action) -> list[str]:
 
 
 def names(kind: str) -> list[str]:
-    """The names of a kind that fedflat has."""
     from fedflat.data.files.catalogue import builtin_entries
 
     if kind == "presets":
@@ -102,7 +100,6 @@ def names(kind: str) -> list[str]:
 
 
 def bash(parser: argparse.ArgumentParser) -> str:
-    """A script for bash."""
     found = commands(parser)
     tops = [one.path for one in found if " " not in one.path]
     parents = sorted({one.path.split()[0] for one in found if " " in one.path})
@@ -148,7 +145,6 @@ def zsh(parser: argparse.ArgumentParser) -> str:
 
 
 def fish(parser: argparse.ArgumentParser) -> str:
-    """A script for fish."""
     lines = [
         "complete -c fedflat -e",
         "complete -c fedflat -n __fish_use_subcommand -l help -l version",

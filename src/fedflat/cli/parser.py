@@ -70,9 +70,7 @@ class Command(Protocol):
     """A command of a plugin: a class under ``register("command", "name")``; its docstring is its
     help."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments of the command."""
-        ...
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, args: argparse.Namespace) -> int:
         """Run the command and return its exit status."""

@@ -90,7 +90,6 @@ def _count_line(name: str, found: Sequence[TableCount], own: Sequence[Preset]) -
 
 
 def listing(found: Sequence[Preset]) -> str:
-    """A line for each preset."""
     width = max(len(preset.name) for preset in found)
     lines = []
     for where, group in _grouped(found, _whole_setting).items():

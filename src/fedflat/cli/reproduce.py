@@ -53,7 +53,6 @@ def reproduce(args: Namespace) -> int:
 
 
 def listing(table: Table, cells: Sequence[TableCell]) -> str:
-    """Cells of a table, one per line."""
     width = max(len(cell.name) for cell in cells)
     lines = [
         f"{cell.name:<{width}}  {cell.figure:>13}  {cell.rounds:>6,} rounds  {cell.arguments['method']}"

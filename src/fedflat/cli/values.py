@@ -111,7 +111,6 @@ def memory(text: str) -> int:
 
 
 def examples(text: str) -> int | None:
-    """A number of examples, or None for all."""
     if text == "all":
         return None
     if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:

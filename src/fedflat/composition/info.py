@@ -22,11 +22,9 @@ class MethodInfo:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> MethodInfo:
-        """Read the object that `as_json` returns."""
         return cls(saved["stack"], saved["settings"])
 
     def as_json(self) -> dict[str, Any]:
-        """The same as a JSON object."""
         return asdict(self)
 
 

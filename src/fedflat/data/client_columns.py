@@ -7,7 +7,6 @@ from fedflat.errors import SettingError, nearest
 
 
 def facets(fed: Federation) -> tuple[str, ...]:
-    """The names of all facets."""
     domains = fed.test.domains or (fed.data(0).domains if fed.here else None)
     return domains.facets if domains else ()
 

@@ -38,12 +38,10 @@ class DerivedSet(DataSpec):
 
     @property
     def usual_task(self) -> str:  # type: ignore[override]
-        """The task of the underlying set."""
         return self.on.usual_task
 
     @property
     def usual_model(self) -> str | None:  # type: ignore[override]
-        """The model of the underlying set."""
         return self.on.usual_model
 
     def class_names(self) -> tuple[str, ...]:

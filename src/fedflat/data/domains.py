@@ -32,7 +32,6 @@ class Domains:
         return cls(facets, (domain,) * count, look)
 
     def of(self, places: Iterable[int]) -> Self:
-        """The domains of the examples at ``places``."""
         return replace(self, each=tuple(self.each[place] for place in places))
 
     def __add__(self, more: Domains) -> Self:

@@ -37,7 +37,6 @@ class DataInfo:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> DataInfo:
-        """Read the object that `as_json` returns."""
         names = saved["class_names"]
         return cls(
             saved["name"],
@@ -50,7 +49,6 @@ class DataInfo:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The same as a JSON object."""
         names = None if self.class_names is None else list(self.class_names)
         saved = {**asdict(self), "class_names": names, "notes": list(self.notes)}
         for name in ("client_names", "column_names"):

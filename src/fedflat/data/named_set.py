@@ -84,11 +84,9 @@ class NamedSet(DataSpec):
         """All examples as published."""
 
     def to_examples(self, raw: RawSet) -> Examples:
-        """The examples with their preprocessing."""
         return Examples(raw.x, raw.y, raw.classes, domains=raw.domains)
 
     def open(self, seed: int) -> Federation:
-        """The federation for this seed, unless the set has its own seed."""
         raw = self.raw()
         seed = seed if self.seed is None else self.seed
         coarse = None if raw.coarse is None else raw.coarse.numpy()
@@ -165,7 +163,6 @@ class NaturalSet(FileSet):
         )
 
     def open(self, seed: int) -> Federation:
-        """The federation for this seed, unless the set has its own seed."""
         seed = seed if self.seed is None else self.seed
         raw = self.of(select_owners(self.name, self.whose, self.owners(), self.clients, seed))
         assert raw.users is not None

@@ -223,7 +223,6 @@ def _facet_table(fed: Federation, domains: Domains) -> list[str]:
 
 
 def _test_domains(fed: Federation) -> list[str]:
-    """The domains in each test set."""
     lines = []
     for name, data in fed.tests.items():
         groups = data.domains.groups() if data.domains else {}

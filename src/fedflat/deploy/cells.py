@@ -101,7 +101,6 @@ class _Cell:
         return not any(failed.values())
 
     def close(self) -> None:
-        """Disconnect."""
         self.cell.agents.clear()  # a cell that stops sends goodbye to each, one after the other
         self.cell.stop()
         _forget(self.name)
@@ -131,7 +130,6 @@ class CellTransport:
         return frozenset(self._cell.cell.agents)
 
     def push(self, client: str, content: bytes) -> bool:
-        """Send bytes to a client."""
         return self._cell.send(client, DOWN, content)
 
     def pull(self, timeout: float) -> Sequence[bytes]:
@@ -151,7 +149,6 @@ class CellTransport:
         self._check_open()
 
     def close(self) -> None:
-        """Close the port."""
         self._cell.close()
 
     def _check_open(self) -> None:
@@ -184,7 +181,6 @@ class CellLink:
         return SERVER in self._cell.cell.agents
 
     def send(self, content: bytes) -> bool:
-        """Send bytes to the server."""
         return self._cell.send(SERVER, UP, content)
 
     def receive(self, timeout: float) -> bytes | None:
@@ -195,7 +191,6 @@ class CellLink:
             return None
 
     def close(self) -> None:
-        """Disconnect."""
         self._cell.close()
 
 

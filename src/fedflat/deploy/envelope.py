@@ -41,8 +41,6 @@ class RejectedMessage(Exception):
 
 @dataclass(frozen=True)
 class SignedMessage:
-    """A message that was read."""
-
     sender: str
     kind: str
     session: str

@@ -204,7 +204,6 @@ def renew_server(folder: FederationFolder, *, days: int) -> None:
 
 
 def open_federation_folder(path: Path) -> FederationFolder:
-    """Read the folder of a federation."""
     try:
         text = read_json(path / "federation.json")
         check(text, FEDERATION)

@@ -35,7 +35,6 @@ class ReplyForm:
 
     @classmethod
     def of(cls, job: ClientJob) -> ReplyForm:
-        """The form of the replies of a run."""
         sends = {
             piece.key for piece in job.pieces if piece.upload_vectors or piece.uploads_statistics
         }

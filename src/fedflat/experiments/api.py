@@ -250,7 +250,6 @@ def experiments(
 def experiments_of(
     each: Sequence[Configuration], seeds: Sequence[int], who: str = "compare"
 ) -> list[Experiment]:
-    """Every configuration with every seed."""
     data = {repr(one.settings["on"]): data_set(one.settings["on"]) for one in each}
     read = [
         (parse(one.method, "method"), one) if isinstance(one.method, str) else (one.method, one)

@@ -82,8 +82,6 @@ class Fresh(Initializer):
 
 
 class LoadedWeights(Initializer):
-    """Weights from a file."""
-
     keep: str
 
     @abstractmethod

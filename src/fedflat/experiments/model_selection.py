@@ -84,7 +84,6 @@ class ModelSelection:
 
 
 def open_selection(setup: RunSetup) -> ModelSelection:
-    """The selection of a run."""
     evaluate = setup.exp.evaluate
     return ModelSelection(
         setup.server, setup.exp.headline, evaluate.by_validation, evaluate.patience

@@ -21,7 +21,6 @@ class _Dropping:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write the text, or drop it."""
         try:
             return self._stream.write(text)
         except BrokenPipeError:

@@ -131,7 +131,6 @@ def open_server_data(exp: Experiment, learner: Learner) -> ServerData | None:
 def attacked_run(
     exp: Experiment, fed: Federation, learner: Learner, population: ClientPopulation
 ) -> AttackedRun:
-    """The run as an attack sees it."""
     return AttackedRun(exp.on, fed, learner, exp.topology.superclients(population), exp.seed)
 
 

@@ -14,8 +14,6 @@ from fedflat.text_table import duration
 
 @dataclass(frozen=True)
 class RunLabel:
-    """Which run it is."""
-
     method: str
     seed: int
     place: int = 1
@@ -24,7 +22,6 @@ class RunLabel:
 
     @property
     def title(self) -> str:
-        """All of it."""
         return f"{f'[{self.place}/{self.total}] ' if self.total > 1 else ''}{self.method}, seed {self.seed}"
 
     def names(self) -> Iterator[str]:

@@ -85,7 +85,6 @@ class Family:
         return Configuration(dict(values), method, settings)
 
     def grid(self) -> list[Configuration]:
-        """All configurations."""
         names = [axis.name for axis in self.axes]
         every = itertools.product(*self._listed())
         return [self.at(dict(zip(names, values, strict=True))) for values in every]

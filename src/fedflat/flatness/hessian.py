@@ -48,9 +48,7 @@ class Operator(Protocol):
         ...
 
     @property
-    def device(self) -> torch.device:
-        """Device of its vectors."""
-        ...
+    def device(self) -> torch.device: ...
 
     def __matmul__(self, v: Tensor, /) -> Tensor:
         """Return the product with a vector, or with each column of a matrix."""

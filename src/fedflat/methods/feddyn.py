@@ -62,7 +62,6 @@ class Dual(Piece):
         return at(self.alpha, v.round) * (v.mean_examples / v.examples if self.by_size else 1.0)
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Start a new client's dual at 0."""
         v.state.setdefault("sigma", torch.zeros_like(w))
         return w
 

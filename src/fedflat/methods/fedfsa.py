@@ -92,7 +92,6 @@ class Fsa(Piece):
 
     @property
     def oracle_calls(self) -> int:
-        """Two: one for the ascent, one for the step."""
         return 2
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:

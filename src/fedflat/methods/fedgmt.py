@@ -82,7 +82,6 @@ class TrajectoryDual(Piece):
         choice("fedgmt", "dual", self.dual, ["all", "active"])
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Start a new client's dual at 0."""
         v.state.setdefault("h", torch.zeros_like(w))
         return w
 

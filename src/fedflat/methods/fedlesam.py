@@ -97,7 +97,6 @@ class LastUpdate(ServerPiece):
     stateful = True
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """Send the last update with the model."""
         back = context.state.get("before", broadcast.params) - broadcast.params
         context.state["before"] = broadcast.params
         return send(broadcast.enclose(self.key, back=back))

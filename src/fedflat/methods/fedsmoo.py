@@ -50,11 +50,9 @@ class Smoo(Piece):
 
     @property
     def oracle_calls(self) -> int:
-        """Two: one for the ascent, one for the step."""
         return 2
 
     def begin(self, v: ClientContext, w: Tensor) -> Tensor:
-        """Start a new client's dual at 0."""
         v.state.setdefault("mu", torch.zeros_like(w))
         return w
 

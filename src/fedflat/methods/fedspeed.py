@@ -50,7 +50,6 @@ class Blend(Piece):
 
     @property
     def oracle_calls(self) -> int:
-        """Two: one for the ascent, one for the step."""
         return 2
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:

@@ -52,7 +52,6 @@ class TrajectorySam(Piece):
 
     @property
     def oracle_calls(self) -> int:
-        """Two: one for the ascent, one for the step."""
         return 2
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:

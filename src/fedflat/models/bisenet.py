@@ -52,7 +52,6 @@ class BiSeNetV2(ModelSpec):
         number("bisenetv2", "dropout", self.dropout, low=0, high=1)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A new module for images of ``shape`` with ``classes`` scores at every pixel."""
         channels, _, _ = image("bisenetv2", shape, classes, smallest=32)
         return Bilateral(self, channels, classes)
 

@@ -93,7 +93,6 @@ class Gather(nn.Module):
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's output."""
         out: Tensor = self.relu(self.layers(x) + x)
         return out
 
@@ -120,7 +119,6 @@ class GatherDown(nn.Module):
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's output."""
         out: Tensor = self.relu(self.layers(x) + self.shortcut(x))
         return out
 

@@ -46,7 +46,6 @@ class Cnn(ModelSpec):
             raise SettingError(f"cnn: pool_first must be True or False, found {self.pool_first!r}.")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A new module for images of ``shape`` and ``classes`` outputs."""
         return _five_layers("cnn", shape, classes, hidden=(384, 192), pool_first=self.pool_first)
 
 
@@ -79,7 +78,6 @@ class FsaCnn(ModelSpec):
             object.__setattr__(self, name, tuple(widths))
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A new module for images of ``shape`` and ``classes`` outputs."""
         return _five_layers("fsa_cnn", shape, classes, hidden=self.hidden, wide=self.channels)
 
 
@@ -123,7 +121,6 @@ class McMahanCnn(ModelSpec):
         number("mcmahan_cnn", "hidden", self.hidden, low=1, high=MOST_AT_ONCE, whole=True)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A new module for images of ``shape`` and ``classes`` outputs."""
         before, height, width = image("mcmahan_cnn", shape, classes, smallest=4)
         layers: OrderedDict[str, nn.Module] = OrderedDict()
         for i, channels in enumerate((32, 64), start=1):
@@ -157,7 +154,6 @@ class TinyConvnet(ModelSpec):
         divides("tiny_convnet", self.groups, 64)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A new module for images of ``shape`` and ``classes`` outputs."""
         channels, height, width = image("tiny_convnet", shape, classes, smallest=8)
         layers: OrderedDict[str, nn.Module] = OrderedDict()
         for i, before in enumerate((channels, 64, 64), start=1):

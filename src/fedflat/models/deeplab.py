@@ -66,7 +66,6 @@ class DeepLabV3(ModelSpec):
         number("deeplabv3", "dropout", self.dropout, low=0, high=1)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A new module for images of ``shape`` with ``classes`` scores at every pixel."""
         channels, _, _ = image("deeplabv3", shape, classes, smallest=32)
         layers, last = trunk(channels, self.norm, self.groups, self.width, self.stride)
         aspp = Pyramid(last, self.rates, self.norm, self.groups, self.dropout)

@@ -26,7 +26,6 @@ class FemnistCnn(ModelSpec):
     """
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A new module for images of ``shape`` and ``classes`` outputs."""
         channels, height, width = image("femnist_cnn", shape, classes, smallest=6)
         layers: OrderedDict[str, nn.Module] = OrderedDict(
             conv1=nn.Conv2d(channels, 32, kernel_size=3),

@@ -46,7 +46,6 @@ class Frozen(ModelSpec):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names one by one."""
         return tuple(dict.fromkeys(word.strip() for word in self.layers.split(",") if word.strip()))
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -31,7 +31,6 @@ class LeafCelebA(ModelSpec):
     """
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A new module for images of ``shape`` and ``classes`` outputs."""
         channels, height, width = image("leaf_celeba", shape, classes, smallest=1)
         layers: OrderedDict[str, nn.Module] = OrderedDict()
         for i in range(1, BLOCKS + 1):

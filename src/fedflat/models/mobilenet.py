@@ -61,7 +61,6 @@ class MobileNetV2(ModelSpec):
         number("mobilenetv2", "dropout", self.dropout, low=0, high=1)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A new module for images of ``shape`` and ``classes`` outputs."""
         channels, _, _ = image("mobilenetv2", shape, classes, smallest=32)
         layers, last = trunk(channels, self.norm, self.groups, self.width)
         top = scale_width(1280, max(self.width, 1.0))
@@ -145,7 +144,6 @@ class Inverted(nn.Module):
         self.residual = stride == 1 and before == after
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's output."""
         y: Tensor = self.layers(x)
         return x + y if self.residual else y
 

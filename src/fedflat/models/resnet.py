@@ -48,7 +48,6 @@ class ResNet20(ModelSpec):
         divides("resnet20", self.groups, 16)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A new module for images of ``shape`` and ``classes`` outputs."""
         channels, _, _ = image("resnet20", shape, classes, smallest=4)
         return _network(channels, (16, 32, 64), 3, classes, self.norm, self.groups)
 
@@ -78,7 +77,6 @@ class ResNet18(ModelSpec):
         divides("resnet18", self.groups, 64)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A new module for images of ``shape`` and ``classes`` outputs."""
         smallest = 8 if self.stem == "small" else 32
         channels, _, _ = image("resnet18", shape, classes, smallest=smallest)
         stages = (64, 128, 256, 512)
@@ -107,7 +105,6 @@ class ResNetBlock(nn.Module):
         self.relu2 = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's output."""
         y = self.relu1(self.norm1(self.conv1(x)))
         y = self.norm2(self.conv2(y))
         out: Tensor = self.relu2(y + self.shortcut(x))

@@ -49,7 +49,6 @@ class SmallUNet(ModelSpec):
         divides("small_unet", self.groups, self.width)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A new module for images of ``shape`` with ``classes`` scores at every pixel."""
         channels, _, _ = image("small_unet", shape, classes, smallest=8)
         return SmallUNetModule(channels, classes, self.width, self.groups)
 

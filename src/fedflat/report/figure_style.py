@@ -41,7 +41,6 @@ def canvas(width: float, height: float, **options: Any) -> tuple[Any, Any]:
 
 
 def height_map() -> Any:
-    """The colour map of heights."""
     return _color_map("heights", HEIGHTS)
 
 

@@ -74,7 +74,6 @@ def _origin(items: Sequence[Document], where: str, area: str) -> tuple[float, fl
 
 
 def _map(axis: Any, one: Document, where: str, area: str, origin: tuple[float, float]) -> None:
-    """The map of an area, in metres from ``origin``."""
     found = one["sets"][where]
     near = [query for query in found["queries"] if query["area"] == area]
     label = "clients, a colour each"

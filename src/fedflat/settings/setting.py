@@ -98,7 +98,6 @@ class Setting:
 
     @property
     def python_default(self) -> Any:
-        """The default in Python."""
         return None if self.about.default_text else self.default
 
     @property

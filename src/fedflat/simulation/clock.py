@@ -117,7 +117,6 @@ class Fleet:
         self._devices: dict[int, Device] = {}
 
     def __getitem__(self, client: int) -> Device:
-        """Return the device of a client."""
         found = self._devices.get(client)
         if found is None:
             found = self._devices[client] = self.clock.device(client, self.seed)

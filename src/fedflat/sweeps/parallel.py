@@ -21,8 +21,6 @@ PAUSE = 30.0
 
 @dataclass(frozen=True)
 class StudyRuns:
-    """The runs of a study folder."""
-
     folder: Path
     runs: Sequence[PlannedRun]
     stops: Mapping[str, int] | None = None
@@ -33,7 +31,6 @@ class StudyRuns:
         return job.experiment.rounds if self.stops is None else self.stops[job.folder]
 
     def waiting(self) -> list[PlannedRun]:
-        """The runs that have not ended."""
         return [run for run in self.runs if not self._ended(run)]
 
     def _ended(self, run: PlannedRun) -> bool:

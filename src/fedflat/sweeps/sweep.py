@@ -268,7 +268,6 @@ def search_of(
     trials: int | None,
     seed: int,
 ) -> Search:
-    """A search by Optuna."""
     if settings.keys() & set(LISTS):
         raise SettingError("sweep: a search by Optuna cannot repeat given cohorts (--replay).")
     texts = [one if isinstance(one, str) else repr(one) for one in methods]

@@ -68,12 +68,10 @@ class AccuracyMeter:
         self.right, self.count = 0, 0
 
     def add(self, output: Tensor, batch: Batch) -> None:
-        """Count one batch."""
         self.right += int((output.argmax(1) == batch.targets).sum())
         self.count += batch.targets.numel()
 
     def scores(self) -> dict[str, float]:
-        """The accuracy."""
         return {ACCURACY.name: self.right / self.count if self.count else float("nan")}
 
 

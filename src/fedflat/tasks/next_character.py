@@ -83,7 +83,6 @@ class CharacterMeter:
         self.end_of_words, self.right_words, self.words = outputs - task.special, 0, 0
 
     def add(self, output: Tensor, batch: Batch) -> None:
-        """Count one batch."""
         total, count = self.task.loss(output.double(), batch)
         counted = batch.targets != self.task.ignore
         right = (output.argmax(-1) == batch.targets) & counted

@@ -31,22 +31,18 @@ class OwnLoss(Task):
 
     @property
     def reference(self) -> str:  # type: ignore[override]
-        """See the task."""
         return self.like.reference
 
     @property
     def headline(self) -> Headline:  # type: ignore[override]
-        """See the task."""
         return self.like.headline
 
     @property
     def weighs(self) -> bool:  # type: ignore[override]
-        """See the task."""
         return self.like.weighs
 
     @property
     def classifies(self) -> bool:  # type: ignore[override]
-        """See the task."""
         return self.like.classifies
 
     def outputs(self, fed: Federation) -> int:

@@ -62,7 +62,6 @@ class RegressionMeter:
         self.targets: list[Tensor] = []
 
     def add(self, output: Tensor, batch: Batch) -> None:
-        """Count one batch."""
         targets = batch.targets.double().reshape(len(batch.targets), -1)
         self.errors.append((output.double().reshape(targets.shape) - targets).square().sum(0).cpu())
         self.targets.append(targets.cpu())

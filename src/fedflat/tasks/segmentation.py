@@ -117,7 +117,6 @@ class SegmentationMeter:
         self.ignore, self.matrix = ignore, torch.zeros(classes, classes, dtype=torch.long)
 
     def add(self, output: Tensor, batch: Batch) -> None:
-        """Count one batch."""
         self.matrix += confusion(
             output.argmax(1), batch.targets, len(self.matrix), self.ignore
         ).cpu()

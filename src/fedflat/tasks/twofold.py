@@ -82,7 +82,6 @@ class Both:
         self.meter = meter
 
     def add(self, output: Tensor, batch: Batch) -> None:
-        """Count one batch."""
         first, second = (half.softmax(1) for half in halves(output))
         self.meter.add((first + second) / 2, batch)
 

@@ -37,7 +37,6 @@ class PartitionAnalysis(Analysis):
         return {}
 
     def compute(self, job: AnalysisJob) -> Result:
-        """Count."""
         fed = job.loaded.setup.fed
         shown = min(fed.population, MAX_CLIENTS)
         counts = [fed.data(client).counts(fed.classes).tolist() for client in range(shown)]

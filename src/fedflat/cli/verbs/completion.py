@@ -15,7 +15,6 @@ PLACES = """Save the script where the shell finds it, then open a new shell:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The shell."""
     parser.description = "Print a script that completes commands, options and names.\n" + PLACES
     parser.add_argument(
         "shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish"

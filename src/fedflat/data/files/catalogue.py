@@ -32,7 +32,6 @@ class CatalogueEntry:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> CatalogueEntry:
-        """Read the object that `as_json` returns."""
         files, folder = saved["files"], saved["folder"]
         return cls(
             saved["name"],
@@ -46,7 +45,6 @@ class CatalogueEntry:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The same as a JSON object."""
         return asdict(self)
 
     @property
@@ -70,5 +68,4 @@ def builtin_entries() -> list[CatalogueEntry]:
 
 
 def catalogue_text(entries: Sequence[CatalogueEntry]) -> str:
-    """The text of ``catalogue.json``."""
     return json.dumps([entry.as_json() for entry in entries], indent=1, ensure_ascii=False) + "\n"

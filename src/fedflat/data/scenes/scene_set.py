@@ -118,7 +118,6 @@ class SceneSet(FolderSet):
         parts: Sequence[Sequence[int]],
         tests: Mapping[str, Sequence[Scene]],
     ) -> DealtScenes:
-        """The federation of these scenes."""
         return partition_scenes(
             self.scenes(train),
             parts,

@@ -100,8 +100,6 @@ csv = register("data set", "csv")(CsvFile)
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TableInMemory(TableSet):
-    """See `table`."""
-
     train: DataTable
     partition: Partition | None = None  # type: ignore[assignment]
     test: DataTable | None = None

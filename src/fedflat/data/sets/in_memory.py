@@ -40,8 +40,6 @@ from fedflat.errors import SettingError, number
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Tensors(DataSpec):
-    """See `tensors`."""
-
     everything: Examples
     train: int
     partition: Partition
@@ -75,7 +73,6 @@ class Tensors(DataSpec):
         return f"tensors(<{self.train} of {shape}>, {self.partition!r}, clients={self.clients})"
 
     def open(self, seed: int) -> Federation:
-        """The federation for this seed, unless these data have their own."""
         seed = seed if self.seed is None else self.seed
         fed = federate(
             self.everything,
@@ -252,8 +249,6 @@ def clients_of(
 
 @dataclass(frozen=True, repr=False, eq=False)
 class FunctionSet(DataSpec):
-    """See `clients_from`."""
-
     make: Callable[[int], Pair]
     clients: int
     test: Examples
@@ -265,7 +260,6 @@ class FunctionSet(DataSpec):
         return f"clients_from({getattr(self.make, '__name__', self.make)}, clients={self.clients})"
 
     def open(self, seed: int) -> Federation:
-        """The federation, the same for all seeds."""
         test = replace(self.test, augment=None)
         return OnDemand(self.clients, self.examples, ClientData(test, torch.arange(len(test))))
 

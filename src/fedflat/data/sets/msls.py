@@ -135,7 +135,6 @@ class Msls(FolderSet):
         return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
     def continent_of(self) -> dict[str, str]:
-        """The continent of each city."""
         given = [word.partition("=") for word in self.words("continents")]
         for city, sign, continent in given:
             if not (city and sign and continent):
@@ -146,7 +145,6 @@ class Msls(FolderSet):
         return CONTINENT_OF | {city.strip(): name.strip() for city, _, name in given}
 
     def open(self, seed: int) -> Federation:
-        """The federation for this seed, unless the set has its own seed."""
         seed = seed if self.seed is None else self.seed
         train, test = self._read("cities"), self._read("test_cities")
         clients = self._split(train, seed)

@@ -297,7 +297,6 @@ class WithoutLabels(DerivedSet):
     """A data set whose clients hold no labels; only its test sets have them."""
 
     def open(self, seed: int) -> Federation:
-        """The federation without its clients' labels."""
         return without_labels(self.on.open(seed))
 
 

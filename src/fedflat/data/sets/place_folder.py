@@ -72,7 +72,6 @@ class PlaceFolder(DataSpec):
         check_arguments("place_folder", self)
 
     def open(self, seed: int) -> Federation:
-        """The federation for this seed, unless the set has its own seed."""
         return neighbourhoods(Path(self.path).expanduser(), self, seed)
 
 
@@ -113,7 +112,6 @@ class Berlin(FolderSet):
         check_arguments("berlin", self)
 
     def open(self, seed: int) -> Federation:
-        """The federation for this seed, unless the set has its own seed."""
         return neighbourhoods(self.folder(), self, seed)
 
 
@@ -143,7 +141,6 @@ def neighbourhoods(folder: Path, spec: PlaceFolder | Berlin, seed: int) -> Feder
 
 
 def read_index(folder: Path) -> list[PlaceImage]:
-    """The images that the table lists."""
     path = folder / INDEX
     try:
         with open_text(path, newline="") as file:

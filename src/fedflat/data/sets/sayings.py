@@ -124,7 +124,6 @@ class Sayings(DataSpec):
             number("sayings", "seed", self.seed, low=0, high=LARGEST_SEED, whole=True)
 
     def open(self, seed: int) -> OnDemand:
-        """The federation for this seed, unless these data have their own."""
         maker = SayingsMaker(self, seed if self.seed is None else self.seed)
         return OnDemand(self.clients, maker, maker.test())
 
@@ -136,7 +135,6 @@ class SayingsMaker:
         self.spec, self.seed = spec, seed
 
     def __call__(self, client: int) -> Examples:
-        """The training examples of ``client``."""
         return encode(self.speak(client, self.spec.examples, 0), self.spec.length)
 
     def test(self) -> ClientData:

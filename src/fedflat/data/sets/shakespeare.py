@@ -256,7 +256,6 @@ class LeafShakespeare(NaturalSet):
         return np.flatnonzero(enough)
 
     def open(self, seed: int) -> Federation:
-        """The federation for this seed, unless the set has its own seed."""
         if self.run is None:
             return super().open(seed)
         seed = seed if self.seed is None else self.seed

@@ -183,7 +183,6 @@ class Street(DataSpec):
         return LISTS[self.classes] if self.targets == "mask" else ()
 
     def open(self, seed: int) -> OnDemand:
-        """The federation for this seed, unless these data have their own."""
         seed = seed if self.seed is None else self.seed
         main, *more = _tests(replace(self, seed=seed)).items()
         return OnDemand(
@@ -195,7 +194,6 @@ class Street(DataSpec):
         )
 
     def domain_of(self, client: int) -> Domain:
-        """The domain of a client as texts."""
         return _as_domain(*self.domain(client))
 
     def journey(self, seed: int, number: int, domain: tuple[int, str, str]) -> Journey:
@@ -243,7 +241,6 @@ class StreetMaker:
         return {"spec": self.spec, "seed": self.seed, "cache": OrderedDict()}
 
     def __call__(self, client: int) -> Examples:
-        """The training examples of ``client``."""
         if client not in self.cache:
             spec = self.spec
             frames = spec.examples_of(self.seed, client)

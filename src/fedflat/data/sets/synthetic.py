@@ -80,7 +80,6 @@ class Synthetic(DataSpec):
             number("synthetic", "seed", self.seed, low=0, high=LARGEST_SEED, whole=True)
 
     def open(self, seed: int) -> OnDemand:
-        """The federation for this seed, unless these data have their own."""
         maker = SyntheticMaker(self, seed if self.seed is None else self.seed)
         return OnDemand(self.clients, maker, maker.test())
 
@@ -96,7 +95,6 @@ class SyntheticMaker:
         self.spread = torch.arange(1, spec.features + 1, dtype=torch.float32) ** -0.6
 
     def __call__(self, client: int) -> Examples:
-        """The training examples of ``client``."""
         return self._draw(client, None)
 
     def test(self) -> ClientData:

@@ -134,7 +134,6 @@ class Transformed(DerivedSet):
         return prod(getattr(self, name) for name in KINDS)
 
     def open(self, seed: int) -> PartitionedFederation:
-        """The federation with transformed images."""
         fed = self.on.open(seed)
         if not isinstance(fed, PartitionedFederation):
             raise SettingError(

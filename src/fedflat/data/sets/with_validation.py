@@ -220,7 +220,6 @@ class RemainingExamples:
         return self._split(client, 0)
 
     def aside(self, client: int) -> Examples:
-        """The examples that a client sets aside."""
         return self._split(client, 1)
 
     def _split(self, client: int, which: int) -> Examples:

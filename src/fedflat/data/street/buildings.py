@@ -64,7 +64,6 @@ class WallHits:
         )
 
     def facing(self, shots: Shots) -> NDArray[np.uint8]:
-        """The orientations of the walls."""
         east, north = (part.take(self.ray) > 0 for part in shots.rays)
         facing = np.where(self.sideways, np.where(east, WEST, EAST), np.where(north, SOUTH, NORTH))
         return facing.astype(np.uint8)
@@ -118,7 +117,6 @@ def _near(shots: Shots, houses: Houses) -> tuple[Index, Index]:
 
 
 def _meet(shots: Shots, houses: Houses) -> WallHits:
-    """All hits, shot by shot and house by house."""
     shot, near = _near(shots, houses)
     sides = houses.sides.take(near, 0).T
     first, count = _columns(shots, shot, sides)
@@ -250,7 +248,6 @@ class Ground:
     north: Array
 
     def only(self, chosen: NDArray[np.bool_]) -> Ground:
-        """A selection of them."""
         return Ground(
             self.place.compress(chosen), self.east.compress(chosen), self.north.compress(chosen)
         )
@@ -358,7 +355,6 @@ def _marks(
 
 
 def _blend(colour: Array, place: Index, tone: Array, share: Array | np.float32) -> None:
-    """Blend a colour into pixels by a share."""
     for plane, part in zip(colour, tone, strict=True):
         bare = plane.take(place)
         plane[place] = bare + (part - bare) * share

@@ -247,7 +247,6 @@ class Fragments:
         return len(self.owner)
 
     def only(self, chosen: NDArray[np.bool_]) -> Fragments:
-        """A selection of them."""
         return Fragments(self.owner.compress(chosen), self.place.compress(chosen))
 
 

@@ -60,7 +60,6 @@ class Houses:
 
     @cached_property
     def trims(self) -> Array:
-        """RGB of the trims."""
         return self.trim.T.copy()
 
 
@@ -90,7 +89,6 @@ class Figures:
 
     @classmethod
     def concatenate(cls, parts: list[Figures]) -> Figures:
-        """Concatenate figures."""
         return cls(
             *(
                 np.concatenate([getattr(part, name) for part in parts])

@@ -154,7 +154,6 @@ def light_up(frame: StreetFrame, town: Town, light: Light, ground: Ground) -> Ar
 
 
 def _column(colour: Triple) -> Array:
-    """RGB as a column."""
     return np.array(colour, np.float32)[:, None]
 
 

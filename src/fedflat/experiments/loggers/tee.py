@@ -73,11 +73,9 @@ class LoggedRunFolder(RunFolder):
         return self.run_folder.before(setup, place)
 
     def write_groups(self, groups: Grouped | None) -> None:
-        """Write the groups to the run folder."""
         self.run_folder.write_groups(groups)
 
     def description_store(self) -> DescriptionStore:
-        """Open the description store of the run folder."""
         return self.run_folder.description_store()
 
     def write(self, row: Row) -> None:
@@ -91,7 +89,6 @@ class LoggedRunFolder(RunFolder):
         self._call(lambda logger: logger.row(row["round"], numbers(row)))
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
-        """Write a checkpoint to the run folder."""
         self.run_folder.checkpoint(run, force=force)
 
     def change_execution(self, execution: Mapping[str, Any]) -> None:
@@ -99,7 +96,6 @@ class LoggedRunFolder(RunFolder):
         self.run_folder.change_execution(execution)
 
     def finish(self, status: str, models: Mapping[str, Named]) -> None:
-        """Finish the run folder and the loggers."""
         self.run_folder.finish(status, models)
         self.status = status
         self._end(status)

@@ -47,7 +47,6 @@ class ClientScores(Metric):
         return "one forward pass over the data of all clients every evaluation"
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
-        """The scores, if the round is evaluated."""
         if not s.due:
             return {}
         learner, fed = s.setup.job.learner, s.setup.fed

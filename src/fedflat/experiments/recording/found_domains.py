@@ -113,7 +113,6 @@ class DomainPurity(_Match):
     unit = "%"
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
-        """The purity, if the round is evaluated."""
         return {self.key: purity(found_domains(s, new), self.known(s))} if s.due else {}
 
 
@@ -126,7 +125,6 @@ class DomainInformation(_Match):
     note = "1 if the found domains are the known ones, 0 on average if they are random."
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
-        """The information, if the round is evaluated."""
         return {self.key: mutual_information(found_domains(s, new), self.known(s))} if s.due else {}
 
 
@@ -144,7 +142,6 @@ class DomainShares(_OfFoundDomains):
     unit = "%"
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
-        """The shares, if the round is evaluated."""
         if not s.due:
             return {}
         domains = len(s.setup.job.learner.flat.module.get_buffer(ADJACENCY))
@@ -197,7 +194,6 @@ class BranchWeight(Metric):
         return "nothing"
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
-        """The weight, or a list of them."""
         s.setup.job.learner.load(new.model)
         found = _weights(s.setup.job.learner.flat.module)
         return {self.key: found[0] if len(found) == 1 else found}

@@ -43,7 +43,6 @@ class RankedRun:
 
     @classmethod
     def of(cls, method: str, results: Sequence[Result]) -> RankedRun:
-        """The rank of the runs of one method."""
         headline = results[0].headline if results else ACCURACY
         return cls(method, tuple(result.final() for result in results), headline)
 

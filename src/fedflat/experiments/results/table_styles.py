@@ -48,7 +48,6 @@ class TableContent:
     prose: Collection[str] | None = ()
 
     def code(self, name: str) -> bool:
-        """Whether the name of a row is code."""
         return self.prose is not None and not any(
             name == one or name.startswith((f"{one}, ", f"{one} (")) for one in self.prose
         )

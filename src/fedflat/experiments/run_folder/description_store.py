@@ -41,8 +41,6 @@ DTYPES = {
 
 
 class StoredDescription(NamedTuple):
-    """A description on disk."""
-
     place: Place
     dtype: str
     shape: tuple[int, ...]
@@ -93,7 +91,6 @@ class DescriptionStore:
         return key in self._entries
 
     def keep(self, by: str, client: int, description: Tensor, cost: Ledger) -> None:
-        """Store a description."""
         description = description.detach().cpu().contiguous()
         content = description.reshape(-1).view(torch.uint8).numpy().tobytes()
         place = self._spill.write(content + bytes(-len(content) % ROOM))
@@ -118,11 +115,9 @@ class DescriptionStore:
         self._entries[by, client] = note
 
     def descriptions(self, by: str, clients: Iterable[int]) -> StoredDescriptions:
-        """The descriptions of these clients."""
         return StoredDescriptions(self._spill, [self._entries[by, client] for client in clients])
 
     def cost(self, by: str, client: int) -> Ledger:
-        """The cost of a client's description."""
         return self._entries[by, client].cost
 
 

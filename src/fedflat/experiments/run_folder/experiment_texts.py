@@ -38,7 +38,6 @@ class ExperimentInfo:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> ExperimentInfo:
-        """Read the object that `as_json` returns."""
         data = saved["data"]
         return cls(
             MethodInfo.from_json(saved["method"]),
@@ -46,7 +45,6 @@ class ExperimentInfo:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The same as a JSON object."""
         data = None if self.data is None else self.data.as_json()
         return {"method": self.method.as_json(), "data": data}
 
@@ -91,7 +89,6 @@ class ExperimentTexts:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The same as a JSON object."""
         saved: dict[str, Any] = {
             "method": self.method,
             **self.run,
@@ -118,7 +115,6 @@ class ExperimentTexts:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds."""
         rounds: int = self.run["rounds"]
         return rounds
 
@@ -135,7 +131,6 @@ class ExperimentTexts:
 
     @property
     def task(self) -> str:
-        """The learning task."""
         return str(self.run.get("task", TASK))
 
     @property
@@ -172,7 +167,6 @@ class ExperimentTexts:
         return any(value is not None for value in given)
 
     def group(self, one: Setting) -> Mapping[str, Any]:
-        """The group of settings that a setting is in."""
         groups = {"local": self.local, "sampler": self.sampler, "evaluate": self.evaluate}
         return groups[one.path[0]] if len(one.path) > 1 else self.run
 

@@ -34,8 +34,6 @@ SCHEMA = {
 
 @dataclass(frozen=True)
 class Grouped:
-    """Clients in groups."""
-
     by: str
     """The text of the grouping."""
     groups: tuple[tuple[int, ...], ...]
@@ -44,7 +42,6 @@ class Grouped:
 
     @property
     def clients(self) -> int:
-        """The number of clients."""
         return sum(map(len, self.groups))
 
     @property
@@ -59,7 +56,6 @@ class Grouped:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The groups as a JSON object."""
         return {
             "by": self.by,
             "clients": self.clients,
@@ -69,7 +65,6 @@ class Grouped:
 
 
 def write_groups(folder: Path, identity: str, groups: Grouped) -> None:
-    """Write groups.json."""
     write_signed(folder / GROUPS, {"run": identity, **groups.as_json()})
 
 

@@ -112,7 +112,6 @@ class JsonlLog:
         self.mark = mark
 
     def _rows(self) -> Iterator[tuple[LogPosition, Row]]:
-        """Each row, and the position after it."""
         try:
             content = read_file(self.path) or b""
         except Damaged as error:

@@ -54,7 +54,6 @@ class ModelCard:
 
     @classmethod
     def of_record(cls, record: RunRecord) -> ModelCard:
-        """The card of the models in a run folder."""
         origin, texts = record.origin, record.experiment
         dtype = "float64" if texts.dtype == "float64" else "float32"
         inputs = origin.module_inputs
@@ -64,7 +63,6 @@ class ModelCard:
 
     @classmethod
     def of_setup(cls, setup: RunSetup) -> ModelCard:
-        """The card of the models of a run in memory."""
         from fedflat.experiments.run_folder.fingerprint import preparation_of
 
         learner, exp = setup.job.learner, setup.exp

@@ -32,12 +32,10 @@ class PluginNeed:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> PluginNeed:
-        """Read the object that `as_json` returns."""
         fields = {name: value for name, value in saved.items() if name != "names"}
         return cls(Plugin(**fields), tuple(saved["names"]))
 
     def as_json(self) -> dict[str, Any]:
-        """The same as a JSON object."""
         return {**asdict(self.plugin), "names": list(self.names)}
 
 

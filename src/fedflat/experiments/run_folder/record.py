@@ -67,7 +67,6 @@ class Preparation:
     std: tuple[float, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The same as a JSON object."""
         return {"bytes": self.bytes, "mean": list(self.mean), "std": list(self.std)}
 
 
@@ -107,7 +106,6 @@ class Origin:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Origin:
-        """Read the object that `as_json` returns."""
         inputs = (ModelInput(tuple(one["shape"]), one["whole"]) for one in saved.get("inputs", ()))
         shape = tuple(saved.get("shape", ()))
         found = {**saved, "inputs": tuple(inputs), "shape": shape}
@@ -134,14 +132,11 @@ class Origin:
 
     @property
     def module_inputs(self) -> tuple[ModelInput, ...]:
-        """The inputs of the module, at least one."""
         return self.inputs or (ModelInput(self.shape),)
 
 
 @dataclass(frozen=True)
 class RunEnd:
-    """The files of a run that has ended."""
-
     logs: Mapping[str, LogPosition]
     """The ends of its logs by name: "metrics" and "recorded"."""
     models: Mapping[str, TensorFile]
@@ -151,13 +146,11 @@ class RunEnd:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> RunEnd:
-        """Read the object that `as_json` returns."""
         models = {name: TensorFile(**file) for name, file in saved["models"].items()}
         logs = {name: LogPosition(**saved[name]) for name in LOGS}
         return cls(logs, models, saved["reported"])
 
     def as_json(self) -> dict[str, Any]:
-        """The same as a JSON object."""
         return {
             **{name: end._asdict() for name, end in self.logs.items()},
             "models": {name: file._asdict() for name, file in self.models.items()},
@@ -232,7 +225,6 @@ class RunRecord:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The content of run.json."""
         saved: dict[str, Any] = {
             **self._made,
             "identity": self.identity,
@@ -251,17 +243,14 @@ class RunRecord:
         return saved
 
     def write(self, folder: Path) -> None:
-        """Write run.json."""
         write_file(folder / FILE, json.dumps(self.as_json(), indent=2).encode())
 
     @property
     def running(self) -> bool:
-        """Whether the run has not ended."""
         return self.status == "running"
 
     @property
     def headline(self) -> Headline:
-        """The headline score of the run."""
         return self.experiment.headline or Headline.from_json(None)
 
     @property
@@ -274,7 +263,6 @@ class RunRecord:
         return replace(self, status=status, end=end)
 
     def open_log(self, folder: Path, name: str) -> JsonlLog:
-        """A log of the run, "metrics" or "recorded"."""
         scores = [self.headline.name] if name == "metrics" else []
         return JsonlLog(folder, name, self.identity, scores)
 

@@ -74,7 +74,6 @@ class RunFolder:
         return RunFolder()
 
     def description_store(self) -> DescriptionStore:
-        """The store of client descriptions."""
         return DescriptionStore()
 
     def write_groups(self, groups: Grouped | None) -> None:
@@ -162,7 +161,6 @@ class DiskRunFolder(RunFolder):
     def open(
         cls, folder: Path, *, pause: float = PAUSE, print_line: PrintLine = lambda text: None
     ) -> DiskRunFolder:
-        """Open the folder of an existing run."""
         same_version(folder, read_record(folder).version)
         refuse_link(folder / "checkpoint")
         lock = hold(folder)
@@ -290,7 +288,6 @@ class DiskRunFolder(RunFolder):
         self._change(status=status, end=end)
 
     def close(self) -> None:
-        """Release the folder."""
         self._lock.close()
 
 

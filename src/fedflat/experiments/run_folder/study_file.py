@@ -25,8 +25,6 @@ _ADVICE = "Name its runs one by one, or start the study anew."
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run of a study."""
-
     folder: str
     """Its folder, within that of the study."""
     experiment: ExperimentTexts
@@ -85,7 +83,6 @@ class StudyPlan:
         return saved | {name: value for name, value in others.items() if value is not None}
 
     def write(self, folder: Path) -> None:
-        """Write study.json."""
         write_signed(folder / FILE, self.as_json(), indent=2)
 
 

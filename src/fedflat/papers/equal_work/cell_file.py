@@ -48,7 +48,6 @@ def best_trial(scores: Sequence[float | None]) -> int | None:
 
 
 def write_cell(path: Path, content: dict[str, Any]) -> None:
-    """Write a finished cell."""
     write_signed(path, content)
 
 

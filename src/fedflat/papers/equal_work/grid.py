@@ -176,7 +176,6 @@ class Cell:
 
     @property
     def readings(self) -> dict[str, int]:
-        """The round of each reading."""
         rounds = self.column.rounds
         return {
             "gradients": int(rounds / self.gradients),
@@ -201,7 +200,6 @@ class Cell:
 
 
 def cells() -> list[Cell]:
-    """All cells, column by column."""
     return [Cell(column, row) for column in COLUMNS for row in METHODS]
 
 

@@ -30,7 +30,6 @@ EDGE = "(edge)"
 
 
 def page(folder: Path) -> str:
-    """The whole page."""
     found = read_cells(folder)
     parts = ["# Methods under equal work", INTRODUCTION]
     for name in COLUMNS:

@@ -60,7 +60,6 @@ SETTINGS: dict[str, Any] = {
 
 
 def presets() -> Iterator[Preset]:
-    """Return all presets, row by row."""
     heads = [f"{flip} {method}" for flip in FLIPS for method in METHODS]
     for shares, cells in rows(TABLE_5_5, *heads):
         for head, cell in cells.items():

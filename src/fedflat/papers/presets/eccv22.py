@@ -151,7 +151,6 @@ SETTINGS = {
 
 
 def presets() -> Iterator[Preset]:
-    """Return all presets, table by table."""
     for data in ALPHAS:
         yield from _tables_2_and_14(data)
         yield from _table_6(data)

@@ -130,7 +130,6 @@ FIGURE_9 = {
 
 
 def presets() -> Iterator[Preset]:
-    """Return all presets, table by table."""
     yield from _table_1()
     for data, table in (("cifar100", "Table 4"), ("cifar10", "Table 17")):
         yield from _augmented(data, table)

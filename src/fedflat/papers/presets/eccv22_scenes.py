@@ -44,7 +44,6 @@ COLUMNS = (
 
 
 def presets() -> Iterator[Preset]:
-    """Return all presets, row by row."""
     for row, cells in rows(TABLE_8, *COLUMNS):
         for column, cell in cells.items():
             yield _preset(row, column, cell.value)

@@ -85,7 +85,6 @@ MAIN = "found-last-eye-clf4-soft"
 
 
 def presets() -> Iterator[Preset]:
-    """Return all presets, table by table."""
     for line in TABLE_5_9.split("\n")[1:]:
         model, graph, w, relu, value = line.split()
         yield _run("celeba", _oracle_name(model, graph, w, relu), "Table 5.9", value, _oracle(line))

@@ -85,7 +85,6 @@ ON_CAMVID = {
 
 
 def presets() -> Iterator[Preset]:
-    """Return all presets, table by table."""
     for row, cells in rows(TABLE_6_2, "all"):
         yield _cityscapes(row, cells["all"])
     for row, cells in rows(TABLE_6_3, *COLUMNS):

@@ -159,7 +159,6 @@ MEAN_OF_LAST = " + wima(window=100)"
 
 
 def presets() -> Iterator[Preset]:
-    """Return all presets, table by table."""
     runs = {preset.name: preset for preset in accuracies()}
     landmarks = {
         f"fedgloss/landmarks-{row}": _landmarks(row) for row, _ in rows(TABLE_5, *_heads())

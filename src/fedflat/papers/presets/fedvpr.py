@@ -76,7 +76,6 @@ NOTE = "Drawn streets stand in for MSLS; there is no number to compare with."
 
 
 def presets() -> Iterator[Preset]:
-    """Return all presets, row by row."""
     yield from _published()
     yield from _stand_ins()
 

@@ -63,7 +63,6 @@ SETTINGS = {
 
 
 def presets() -> Iterator[Preset]:
-    """Return all presets, row by row."""
     for row, cells in rows(TABLE_1, *COLUMNS):
         for column, cell in cells.items():
             for method in (word for word in METHODS if word in (row, f"{row}-repo")):

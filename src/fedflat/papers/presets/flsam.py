@@ -69,7 +69,6 @@ SETTINGS = {
 
 
 def presets() -> Iterator[Preset]:
-    """Return all presets, row by row."""
     for row, cells in rows(TABLE, *COLUMNS):
         for column, cell in cells.items():
             for method in (word for word in METHODS if word in (row, f"{row}-repo")):

@@ -125,7 +125,6 @@ CAMVID = World(
 
 
 def presets() -> Iterator[Preset]:
-    """Return all presets, table by table."""
     for world, table in ((CITYSCAPES, TABLE_5_6), (CROSSCITY, TABLE_5_7), (MAPILLARY, TABLE_5_8)):
         for row, cells in rows(table, "miou"):
             yield _preset(world, row, cells["miou"])

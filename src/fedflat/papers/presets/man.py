@@ -117,7 +117,6 @@ SETTINGS = {
 
 
 def presets() -> Iterator[Preset]:
-    """Return all presets, table by table."""
     for table, numbers, columns in (
         ("Table 1", TABLE_1, COLUMNS_1),
         ("Table 1", TABLE_1_TINY, COLUMNS_TINY),

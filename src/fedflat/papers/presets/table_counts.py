@@ -15,8 +15,6 @@ from fedflat.papers.presets.preset import Preset
 
 @dataclass(frozen=True)
 class TableCount:
-    """The numbers of one table."""
-
     table: str
     printed: int
     """Numbers in the table."""

@@ -128,7 +128,6 @@ PAM = {"clients_per_round": 100, "batch_size": 20, "lr": 0.05, "weight_decay": 4
 
 
 def presets() -> Iterator[Preset]:
-    """Return all presets, table by table."""
     heads = [f"{column} {ending}" for column in COLUMNS for ending in ("", "-wima")]
     for row, cells in rows(TABLE_4_22, *heads):
         for head, cell in cells.items():

@@ -55,7 +55,6 @@ class TableCell:
 
     @classmethod
     def of(cls, preset: Preset) -> TableCell:
-        """Make the cell of a preset."""
         arguments = {name: value for name, value in preset.arguments().items() if name != "seed"}
         return cls(
             name=preset.name,

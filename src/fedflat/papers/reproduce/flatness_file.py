@@ -48,7 +48,6 @@ def read_flatness(run: Path) -> list[Row]:
 
 
 def write_flatness(run: Path, rows: list[Row]) -> None:
-    """Write all rows of a run."""
     write_signed(flatness_path(run), {"rows": rows}, indent=1)
 
 

@@ -30,8 +30,6 @@ TOY = Path(__file__).with_name("toy.toml")
 
 @dataclass(frozen=True)
 class Table:
-    """The cells of a table."""
-
     name: str
     title: str
     source: str

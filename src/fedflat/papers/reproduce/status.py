@@ -73,8 +73,6 @@ class Goal:
 
 @dataclass(frozen=True)
 class CellStatus:
-    """A cell with its runs."""
-
     entry: PlannedCell
     seeds: list[Seed]
     goal: Goal | None = None
@@ -94,7 +92,6 @@ class CellStatus:
 
     @property
     def diverged(self) -> bool:
-        """True if a seed has diverged."""
         return any(seed.status == "diverged" for seed in self.seeds)
 
     @property

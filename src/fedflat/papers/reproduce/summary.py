@@ -15,8 +15,6 @@ from fedflat.tasks.headline import Headline
 
 @dataclass(frozen=True)
 class TableLine:
-    """One line of the table."""
-
     label: str
     """Name of the cell without the common prefix."""
     status: CellStatus

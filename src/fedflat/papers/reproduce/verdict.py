@@ -65,7 +65,6 @@ class Verdict:
 
 
 def verdicts(cells: Sequence[CellStatus]) -> list[Verdict]:
-    """Return the verdict of each cell."""
     return [verdict(one, [other for other in cells if other is not one]) for one in cells]
 
 
