@@ -29,7 +29,7 @@ from fedflat.experiments.train import train
 from fedflat.methods.fedcg import Branches
 from fedflat.methods.fedcr import CommonRepresentation
 from fedflat.models.simple import mlp
-from fedflat.models.stochastic import stochastic
+from fedflat.models.wrapped import stochastic
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
 

@@ -47,7 +47,7 @@ from fedflat.methods.fedwmsam import TargetSam
 from fedflat.methods.mcd import Discrepancy
 from fedflat.methods.scaffold import Scaffold
 from fedflat.models.simple import mlp
-from fedflat.models.stochastic import stochastic
+from fedflat.models.wrapped import stochastic
 from fedflat.registry.specs import RegisteredName, parse, registered
 from fedflat.server.aggregators import Krum, TrimmedMean
 from fedflat.server.client_evaluation import PersonalizedEvaluation

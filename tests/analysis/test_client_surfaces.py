@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedflat.analysis.client_training import next_cohort, trained_client_models
 from fedflat.analysis.loaded_run import LoadedRun
+from fedflat.analysis.local_global import next_cohort, trained_client_models
 from fedflat.cli.main import main
 from fedflat.core.flat import Model
 from fedflat.data.examples import ClientData

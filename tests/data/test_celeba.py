@@ -15,7 +15,7 @@ from fedflat.data.federation import PartitionedFederation
 from fedflat.data.files.paths import set_data_dir
 from fedflat.data.sets.celeba import FACETS
 from fedflat.errors import DataError, SettingError
-from fedflat.models.leaf_celeba import leaf_celeba
+from fedflat.models.cnn import leaf_celeba
 from fedflat.registry.specs import parse
 
 NAMES = ("5_o_Clock_Shadow", *FACETS[:3], "Smiling", *FACETS[3:])

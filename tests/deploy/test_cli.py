@@ -15,7 +15,7 @@ if missing_packages():
     pytest.skip("needs the extra fedflat[deploy]", allow_module_level=True)
 
 from deploy.real_clients import free_port
-from fedflat.cli import deploy_client, main
+from fedflat.cli import deploy, main
 from fedflat.deploy import extra
 from fedflat.deploy.certificates import Identity, issue
 from fedflat.deploy.federation_folder import open_federation_folder
@@ -29,7 +29,7 @@ def fed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A federation of two clients; the current folder is its parent's."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDFLAT_WATCHED", "1")
-    monkeypatch.setattr(deploy_client, "end_with_parent", lambda: None)
+    monkeypatch.setattr(deploy, "end_with_parent", lambda: None)
     words = ["deploy", "init", "federation", "--clients", "a,b"]
     assert main([*words, "--address", f"127.0.0.1:{free_port()}"]) == 0
     return tmp_path / "federation"

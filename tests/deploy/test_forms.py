@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from fedflat.cli.deploy_client import own_data
+from fedflat.cli.deploy import own_data
 from fedflat.data.sets.remote_clients import check_fits, describe, form_of_test
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import data_set

@@ -23,7 +23,7 @@ from experiments.small import final, timeless
 from fedflat.experiments.run_folder.record import read_rows
 from fedflat.experiments.run_folder.study_file import runs_in
 from fedflat.report import collect
-from fedflat.report.live.server import News
+from fedflat.report.live_server import News
 from hostile.damages import damage
 from hostile.limits import CommandOutput, carried_out, limited
 

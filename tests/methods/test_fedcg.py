@@ -23,9 +23,8 @@ from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
-from fedflat.models.branch_slices import branch_rows, graph_slice, student_slices
 from fedflat.models.domain_branches import BranchedLayer, DomainNetwork
-from fedflat.models.domain_graph import distance_graph
+from fedflat.models.domain_graph import branch_rows, distance_graph, graph_slice, student_slices
 from fedflat.models.simple import mlp
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler

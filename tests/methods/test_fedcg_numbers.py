@@ -21,9 +21,8 @@ from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.data.examples import ClientData, Examples
 from fedflat.methods.fedcg import Branches
-from fedflat.models.branch_slices import graph_slice
 from fedflat.models.domain_branches import BranchedLayer, BranchSettings, DomainNetwork
-from fedflat.models.domain_graph import distance_graph, hamming_graph
+from fedflat.models.domain_graph import distance_graph, graph_slice, hamming_graph
 from fedflat.registry.specs import parse
 from fedflat.server.piece import ServerState
 from fedflat.server.step import aggregate, server_step

@@ -23,7 +23,7 @@ from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.methods.fedcg import DomainServer
-from fedflat.models.branch_slices import graph_slice
+from fedflat.models.domain_graph import graph_slice
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
 from literal import fedcg

@@ -27,7 +27,7 @@ from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.methods.fedcr import CommonRepresentation, ServerRepresentation
 from fedflat.models.simple import mlp
-from fedflat.models.stochastic import StochasticNet, gaussian, stochastic
+from fedflat.models.wrapped import StochasticNet, gaussian, stochastic
 from fedflat.server.client_selection import ClientSampler
 from fedflat.server.piece import ServerState
 from fedflat.server.step import server_step

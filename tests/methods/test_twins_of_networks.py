@@ -27,7 +27,7 @@ from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment
 from fedflat.experiments.train import train
-from fedflat.models.stochastic import StochasticNet
+from fedflat.models.wrapped import StochasticNet
 from fedflat.server.client_selection import ClientSampler
 from literal import fedbn, fedcr, man
 from literal.network import Examples, random_examples

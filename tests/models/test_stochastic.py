@@ -8,7 +8,7 @@ from torch import nn
 
 from fedflat.errors import SettingError
 from fedflat.models.simple import mlp
-from fedflat.models.stochastic import StochasticNet, gaussian, stochastic
+from fedflat.models.wrapped import StochasticNet, gaussian, stochastic
 
 X = torch.randn(5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 

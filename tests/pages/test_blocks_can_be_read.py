@@ -16,7 +16,7 @@ import pytest
 import fedflat as ff
 from fedflat.cli.experiment_file import with_file
 from fedflat.cli.parser import build
-from fedflat.cli.preset_settings import chosen, settings_of
+from fedflat.cli.preset_listing import chosen, settings_of
 from fedflat.cli.training import given_settings
 from fedflat.experiments.api import experiments
 from fedflat.registry.specs import parse

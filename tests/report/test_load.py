@@ -10,7 +10,7 @@ import pytest
 
 from fedflat.composition.info import MethodInfo
 from fedflat.report import collect, document
-from fedflat.report.live.find_runs import look
+from fedflat.report.live_server import look
 from report.damage import damaged_runs
 from report.written_runs import write_analyses, write_recorded, write_run
 

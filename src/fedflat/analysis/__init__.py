@@ -2,5 +2,5 @@
 
 Code that reads a run folder, computes something from its models and stores the result belongs here.
 The measures of flatness are in `fedflat.flatness`, the page that shows results in `fedflat.report`.
-Start reading at `analyses.py`.
+Start reading at `analysis.py`.
 """

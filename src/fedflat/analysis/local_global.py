@@ -16,10 +16,12 @@ from typing import Any
 
 import torch
 
+from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.client.piece import ClientState
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch
 from fedflat.data.examples import ClientData
+from fedflat.errors import SettingError
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.open_exchange import open_exchanges
@@ -29,6 +31,7 @@ from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.objective import BATCH
 from fedflat.flatness.spectrum import eigenvalues, steps_of
 from fedflat.flatness.subsample import subset
+from fedflat.server.client_selection import selected_clients
 from fedflat.server.exchange import Exchange
 from fedflat.server.ledger import Ledger
 from fedflat.server.piece import ServerState
@@ -147,3 +150,35 @@ class LocalGlobal:
             "local": fmean(row["local"] for row in rows),
             "global": fmean(row["global"] for row in rows),
         }
+
+
+def next_cohort(loaded: LoadedRun) -> list[int]:
+    """Return the clients of the next round, or of the last one if all cohorts were given."""
+    setup, round = loaded.setup, loaded.state.round
+    if (
+        setup.exp.topology.has_chains
+        or not setup.exp.topology.synchronous
+        or len(setup.server.slots) > 1
+    ):
+        raise SettingError(
+            f"{loaded.folder}: local and global sharpness need a topology in which every client "
+            f"is sent the one model of the server, found {setup.exp.topology}. "
+            "Choose a run with a star."
+        )
+    cohorts = setup.server.population.sampler.cohorts
+    return selected_clients(
+        setup.server.select(round if cohorts is None else min(round, len(cohorts) - 1))
+    )
+
+
+def trained_client_models(loaded: LoadedRun) -> dict[int, Model]:
+    """Return the models of the cohort after local training, as the run would make them."""
+    state, cohort = loaded.state, next_cohort(loaded)
+    return client_models(
+        loaded.setup,
+        state.model,
+        state.round,
+        cohort,
+        states=state.server[SERVER],
+        clients=state.clients,
+    )

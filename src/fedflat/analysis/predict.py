@@ -7,10 +7,11 @@ repeated edges until both sides are multiples of `STRIDE`, as segmentation model
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fedflat.analysis.loaded_run import LoadedRun
-from fedflat.analysis.overlay import overlay
 from fedflat.client.piece import EvalModel, eval_model_piece
 from fedflat.data.examples import AnyExamples, Examples
 from fedflat.data.files.pictures import Picture, check_max_pixels, opened, pictures_in
@@ -27,6 +27,56 @@ from fedflat.data.on_disk import OnDisk
 from fedflat.data.palette import palette
 from fedflat.data.scenes.scenes import FrameFiles, Scenes, read_image, unframed
 from fedflat.errors import MAX_PIXELS, DataError, SettingError
+
+Pixels = NDArray[np.uint8]
+OPACITY = 0.5
+"""Share of the class colour in a pixel."""
+MARGIN = 6
+LEAST_WIDTH = 320
+"""Width of the legend of a narrow photo, in pixels."""
+
+
+def overlay(
+    photo: Pixels,
+    ids: Pixels,
+    colours: Pixels,
+    shares: Mapping[str, float],
+    names: Sequence[str],
+) -> Pixels:
+    """The photo ``(h, w, 3)`` blended with the colours of ``ids``, above a legend.
+
+    The legend has the classes that occur, the largest share first.
+    """
+    blended = (1 - OPACITY) * photo + OPACITY * colours[ids]
+    top = np.where((ids == 255)[..., None], photo, blended.round()).astype(np.uint8)
+    width = max(photo.shape[1], LEAST_WIDTH)
+    legend = _legend(width, [(colours[names.index(n)], n, s) for n, s in shares.items()])
+    top = np.pad(top, ((0, 0), (0, width - top.shape[1]), (0, 0)), constant_values=255)
+    return np.concatenate([top, legend])
+
+
+def _legend(width: int, entries: Sequence[tuple[Any, str, float]]) -> Pixels:
+    """Squares in the colours of the classes, with names and shares, in as many lines as needed."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    size = min(max(width // 50, 12), 40)
+    font = ImageFont.load_default(size)
+    texts = [f"{name} {100 * share:.1f} %" for _, name, share in entries]
+    places, x, line = [], MARGIN, 0
+    for text in texts:
+        room = size + MARGIN + int(font.getlength(text)) + 3 * MARGIN
+        if x > MARGIN and x + room > width:
+            x, line = MARGIN, line + 1
+        places.append((x, MARGIN + line * (size + 2 * MARGIN)))
+        x += room
+    height = MARGIN + (line + 1) * (size + 2 * MARGIN)
+    picture = Image.new("RGB", (width, height), "white")
+    pen = ImageDraw.Draw(picture)
+    for (colour, _, _), text, (x, y) in zip(entries, texts, places, strict=True):
+        pen.rectangle((x, y, x + size, y + size), fill=tuple(map(int, colour)), outline="black")
+        pen.text((x + size + MARGIN, y + size / 2), text, fill="black", font=font, anchor="lm")
+    return np.array(picture)
+
 
 Bytes = NDArray[np.uint8]
 STRIDE = 32

@@ -1,23 +1,20 @@
-"""``fedflat deploy init``, ``serve`` and ``status``: the server's machine."""
+"""``fedflat deploy init``, ``serve`` and ``status`` on the server's machine, ``join`` on a client's."""
 
 from __future__ import annotations
 
 import json
 import secrets
+import sys
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
-from fedflat.cli.deploy_client import agree_on_tls, own_data, printer
-from fedflat.cli.preset_settings import settings_of
+from fedflat.cli.preset_listing import settings_of
 from fedflat.cli.training import given_settings, train_new, train_on
 from fedflat.data.federation import DataSpec
-from fedflat.data.sets.remote_clients import (
-    RemoteClients,
-    check_fits,
-    check_names,
-    form_of_test,
-)
+from fedflat.data.sets.csv_file import CsvFile
+from fedflat.data.sets.image_folder import ImageFolder
+from fedflat.data.sets.remote_clients import RemoteClients, check_fits, check_names, form_of_test
 from fedflat.deploy.disclosure import deployment_text
 from fedflat.deploy.executor import Deployed, check_noise, start_session
 from fedflat.deploy.extra import require_extra
@@ -27,18 +24,81 @@ from fedflat.deploy.federation_folder import (
     make_federation,
     open_federation_folder,
     parse_address,
+    read_participant,
     renew_server,
 )
+from fedflat.deploy.node import Node, NodeSettings, open_cell_link
 from fedflat.deploy.session import Session
 from fedflat.deploy.status import read_status, status_text
+from fedflat.deploy.supervise import end_with_parent
 from fedflat.deploy.transport import LARGEST
-from fedflat.errors import RunError, SettingError, number, printable_lines
+from fedflat.errors import PrintLine, RunError, SettingError, number, printable_lines
 from fedflat.experiments.api import experiments
 from fedflat.experiments.execution_config import ExecutionConfig, executor_of
-from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.experiment import Experiment, data_set
 from fedflat.experiments.loggers import check_installed
 from fedflat.experiments.run_folder.record import read_record
 from fedflat.settings.execution import MACHINE
+
+
+def join(args: Namespace) -> int:
+    """Take part as a client, in a process that another one watches."""
+    require_extra()
+    participant = read_participant(Path(args.file))
+    agree_on_tls(participant.tls, args)
+    settings = NodeSettings(
+        own_data(args.data),
+        args.part,
+        Path(args.state) if args.state else Path(args.file).with_suffix(""),
+        threads=args.threads,
+        device=args.device,
+        wait=args.wait,
+    )
+    end_with_parent()
+    Node(participant, settings, open_cell_link, printer(args)).run()
+    return 0
+
+
+def own_data(text: str) -> DataSpec:
+    """A folder of images, a CSV file, or the text of a data set.
+
+    All images and all rows are used, by a client for training and by the server for testing, unless
+    the folder has subfolders ``train`` and ``test``.
+    """
+    place = Path(text)
+    if place.is_dir():
+        divided = (place / "train").is_dir() and (place / "test").is_dir()
+        return ImageFolder(text, test=None if divided else text, clients=1)
+    if text.endswith((".csv", "/")):
+        if not place.is_file():
+            raise SettingError(
+                f"{text} is not there. Name a folder of images by class, a CSV file, or a data set "
+                "such as 'digits()'."
+            )
+        return CsvFile(text, test=text, clients=1)
+    return data_set(text)
+
+
+def agree_on_tls(tls: bool, args: Namespace) -> None:
+    """Refuse to go without TLS unless that was asked for by name."""
+    if not tls and not args.insecure_no_tls:
+        raise SettingError(
+            "deploy: this federation was made without TLS, so anybody on the way can read what is "
+            "sent. Make one with TLS, or accept that: --insecure-no-tls."
+        )
+    if tls and args.insecure_no_tls:
+        raise SettingError("deploy: this federation has TLS. Leave --insecure-no-tls out.")
+
+
+def printer(args: Namespace) -> PrintLine:
+    """Prints lines on standard error, unless they are not wanted."""
+
+    def print_line(text: str) -> None:
+        if not getattr(args, "quiet", False):
+            print(text, file=sys.stderr, flush=True)
+
+    return print_line
+
 
 MEGABYTE = 10**6
 LONGEST = 3650

@@ -6,8 +6,19 @@ import argparse
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from fedflat.cli.options import OUTPUT, data_dir_option, quiet_option, table_options
-from fedflat.cli.values import memory, path, real, scalar, several_values, target, whole
+from fedflat.cli.options import (
+    OUTPUT,
+    data_dir_option,
+    memory,
+    path,
+    quiet_option,
+    real,
+    scalar,
+    several_values,
+    table_options,
+    target,
+    whole,
+)
 from fedflat.settings.execution import MACHINE
 from fedflat.settings.groups import SETTINGS
 from fedflat.settings.setting import (

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from shutil import get_terminal_size
 
-from fedflat.cli.preset_settings import seeds_of, settings_of
+from fedflat.cli.preset_listing import seeds_of, settings_of
 from fedflat.cli.training import fresh_folder, given_settings
 from fedflat.data.cache import opened_once
 from fedflat.errors import SettingError, printable, printable_lines

@@ -13,7 +13,7 @@ from shlex import quote
 from shutil import get_terminal_size
 from typing import Any
 
-from fedflat.cli.preset_settings import beside, chosen, seeds_of, settings_of, too_short
+from fedflat.cli.preset_listing import beside, chosen, seeds_of, settings_of, too_short
 from fedflat.composition.method import Method
 from fedflat.data.cache import opened_once
 from fedflat.errors import RunError, SettingError, printable_lines

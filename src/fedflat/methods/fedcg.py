@@ -47,7 +47,6 @@ from fedflat.data.domain_inputs import with_numbers
 from fedflat.data.examples import Batch, ClientData
 from fedflat.data.k_means import k_means
 from fedflat.errors import SettingError, choice, flag, number
-from fedflat.models.branch_slices import branch_rows, graph_slice, student_slices
 from fedflat.models.domain_branches import (
     AUTO,
     BOTTLENECK,
@@ -60,7 +59,14 @@ from fedflat.models.domain_branches import (
     layers_with_branches,
     redrawn,
 )
-from fedflat.models.domain_graph import distance_graph, hamming_graph, random_graph
+from fedflat.models.domain_graph import (
+    branch_rows,
+    distance_graph,
+    graph_slice,
+    hamming_graph,
+    random_graph,
+    student_slices,
+)
 from fedflat.models.domain_models import DOMAIN
 from fedflat.models.spec import ModelSpec
 from fedflat.server.piece import Send, ServerContext, ServerPiece

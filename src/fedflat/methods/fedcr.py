@@ -31,7 +31,7 @@ from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
 from fedflat.data.examples import Batch
 from fedflat.errors import SettingError, number
-from fedflat.models.stochastic import StochasticNet, gaussian
+from fedflat.models.wrapped import StochasticNet, gaussian
 from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 

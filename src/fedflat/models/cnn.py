@@ -2,8 +2,10 @@
 
     cnn            FedSAM, FedDyn, FedGloSS, MAN on CIFAR-10 and CIFAR-100
     fsa_cnn        FedFSA on FMNIST, CIFAR-10, CIFAR-100 and Tiny-ImageNet
-    mcmahan_cnn    McMahan et al. on MNIST; WiMA on FEMNIST
+    mcmahan_cnn    McMahan et al. on MNIST; WiMA on FEMNIST; LEAF on FEMNIST (hidden=2048)
     tiny_convnet   MAN on Tiny-ImageNet
+    femnist_cnn    Reddi et al., Adaptive Federated Optimization, ICLR 2021, and FedSeq
+    leaf_celeba    Caldas et al., LEAF: A Benchmark for Federated Settings, 2018
 
 Every non-linearity is its own module, so that hooks can read the output of each hidden layer.
 """
@@ -16,9 +18,8 @@ from dataclasses import dataclass
 from torch import nn
 
 from fedflat.errors import MOST_AT_ONCE, SettingError, number
-from fedflat.models.inputs import divides, image
 from fedflat.models.simple import head
-from fedflat.models.spec import ModelSpec
+from fedflat.models.spec import ModelSpec, divides, image
 from fedflat.registry.specs import register
 
 
@@ -170,3 +171,71 @@ cnn = register("model", "cnn")(Cnn)
 fsa_cnn = register("model", "fsa_cnn")(FsaCnn)
 mcmahan_cnn = register("model", "mcmahan_cnn")(McMahanCnn)
 tiny_convnet = register("model", "tiny_convnet")(TinyConvnet)
+
+
+@dataclass(frozen=True, repr=False)
+class FemnistCnn(ModelSpec):
+    """Two 3x3 convolutions of 32 and 64 channels, max-pool, dropout, a linear layer of 128.
+
+    In training a quarter of the pooled values and half of the 128 are dropped. Convolutions are not
+    padded: 28x28 pixels become 12x12, and the first linear layer has 9216 inputs. Images have 6x6
+    pixels or more.
+
+    >>> sum(p.numel() for p in femnist_cnn().build((1, 28, 28), 62).parameters())
+    1206590
+    """
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        channels, height, width = image("femnist_cnn", shape, classes, smallest=6)
+        layers: OrderedDict[str, nn.Module] = OrderedDict(
+            conv1=nn.Conv2d(channels, 32, kernel_size=3),
+            relu1=nn.ReLU(),
+            conv2=nn.Conv2d(32, 64, kernel_size=3),
+            relu2=nn.ReLU(),
+            pool=nn.MaxPool2d(2),
+            dropout1=nn.Dropout(0.25),
+            flatten=nn.Flatten(),
+        )
+        for name, layer in head(
+            64 * ((height - 4) // 2) * ((width - 4) // 2), (128,), classes, first_relu=3
+        ).items():
+            layers[name] = layer
+            if name == "relu3":
+                layers["dropout2"] = nn.Dropout(0.5)
+        return nn.Sequential(layers)
+
+
+femnist_cnn = register("model", "femnist_cnn")(FemnistCnn)
+
+
+CHANNELS, BLOCKS = 32, 4
+
+
+@dataclass(frozen=True, repr=False)
+class LeafCelebA(ModelSpec):
+    """Four 3x3 convolutions of 32 channels, each with BatchNorm, max-pool and ReLU; one linear
+    layer.
+
+    BatchNorm always uses the statistics of the batch, in tests too: LEAF's code never switches
+    them. There are no running statistics. Odd sizes are padded before pooling: 84x84 pixels become
+    6x6.
+
+    >>> sum(p.numel() for p in leaf_celeba().build((3, 84, 84), 2).parameters())
+    31202
+    """
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        channels, height, width = image("leaf_celeba", shape, classes, smallest=1)
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        for i in range(1, BLOCKS + 1):
+            layers[f"conv{i}"] = nn.Conv2d(channels, CHANNELS, 3, padding=1)
+            layers[f"norm{i}"] = nn.BatchNorm2d(CHANNELS, eps=1e-3, track_running_stats=False)
+            layers[f"pool{i}"] = nn.MaxPool2d(2, ceil_mode=True)
+            layers[f"relu{i}"] = nn.ReLU()
+            channels, height, width = CHANNELS, -(-height // 2), -(-width // 2)
+        layers["flatten"] = nn.Flatten()
+        layers["fc"] = nn.Linear(CHANNELS * height * width, classes)
+        return nn.Sequential(layers)
+
+
+leaf_celeba = register("model", "leaf_celeba")(LeafCelebA)

@@ -1,4 +1,5 @@
-"""The graph of domains: row-normalized matrices that mix the parameters of domain branches.
+"""The graph of domains: row-normalized matrices that mix the parameters of domain branches; positions
+of the branches, of the graph and of the student in flat vectors.
 
 Every matrix has ``beta`` on its diagonal. The rest of a row is shared among the other domains in
 proportion to their similarity ``h``:
@@ -10,8 +11,13 @@ Rows sum to 1. The matrix is not symmetric.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+
+from fedflat.core.flat import Layout
+from fedflat.models.domain_branches import ADJACENCY, BRANCHES, STUDENT
 
 TINY = 1e-12
 """Stands for the distance of domains whose parameters are equal."""
@@ -56,3 +62,42 @@ def random_graph(domains: int) -> Tensor:
     """Rows of uniform random numbers divided by their sums, by PyTorch's current random state."""
     drawn = torch.rand(domains, domains)
     return drawn / drawn.sum(1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class StudentSlices:
+    """The positions of the student in the vectors of parameters and of buffers."""
+
+    params: slice
+    buffers: slice
+
+
+def student_slices(layout: Layout) -> StudentSlices:
+    """The positions of the student's parameters and buffers, which are contiguous."""
+    params = _span(layout.names, layout.sizes)
+    buffers = _span(layout.buffer_names, layout.buffer_sizes)
+    return StudentSlices(params, buffers)
+
+
+def _span(names: tuple[str, ...], sizes: tuple[int, ...]) -> slice:
+    mine = [name.startswith(f"{STUDENT}.") for name in names]
+    first = mine.index(True) if any(mine) else 0
+    begin = sum(sizes[:first])
+    return slice(begin, begin + sum(size for size, own in zip(sizes, mine, strict=True) if own))
+
+
+def branch_rows(layout: Layout, params: Tensor, domains: int) -> Tensor:
+    """``V``: the parameters of all branches, one row per domain, all layers side by side."""
+    found = [
+        params[place].view(domains, -1)
+        for name, place in layout.slices.items()
+        if name.rpartition(".")[2] == BRANCHES
+    ]
+    return torch.cat(found, dim=1)
+
+
+def graph_slice(layout: Layout) -> slice:
+    """The position of A in the vector of buffers."""
+    at = layout.buffer_names.index(ADJACENCY)
+    begin = sum(layout.buffer_sizes[:at])
+    return slice(begin, begin + layout.buffer_sizes[at])

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from fedflat.errors import MOST_AT_ONCE, SettingError, flag, number
-from fedflat.models.inputs import features
-from fedflat.models.spec import ModelSpec
+from fedflat.models.spec import ModelSpec, features
 from fedflat.registry.specs import register
 
 

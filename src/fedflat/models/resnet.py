@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from fedflat.errors import choice
-from fedflat.models.inputs import divides, image
-from fedflat.models.spec import ModelSpec
+from fedflat.models.spec import ModelSpec, divides, image
 from fedflat.registry.specs import register
 
 

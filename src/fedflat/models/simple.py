@@ -9,8 +9,7 @@ from itertools import pairwise
 from torch import nn
 
 from fedflat.errors import MOST_AT_ONCE, MOST_WEIGHTS, SettingError, number
-from fedflat.models.inputs import features
-from fedflat.models.spec import ModelSpec
+from fedflat.models.spec import ModelSpec, features
 from fedflat.registry.specs import register
 
 

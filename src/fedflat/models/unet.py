@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from fedflat.errors import MOST_AT_ONCE, number
-from fedflat.models.inputs import divides, image
-from fedflat.models.spec import ModelSpec
+from fedflat.models.spec import ModelSpec, divides, image
 from fedflat.registry.specs import register
 
 

@@ -6,7 +6,7 @@ write_report(folders, out)    both, into a file
 report(folders)               the page inside a notebook
 
 The package is also the function `report`: ``fedflat.report("runs/mine")``, with the
-options of `fedflat.report.inline.report`.
+options of `fedflat.report.page.report`.
 """
 
 import sys
@@ -14,8 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from fedflat.report.collect import collect
-from fedflat.report.inline import InlineReport, report
-from fedflat.report.page import document, page, write_report
+from fedflat.report.page import InlineReport, document, page, report, write_report
 
 __all__ = ["InlineReport", "collect", "document", "page", "report", "write_report"]
 

@@ -34,14 +34,11 @@ from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import Summary
 from fedflat.experiments.results.tables import table
 from fedflat.report import run_command
-from fedflat.report.analyses import registered_kinds
-from fedflat.report.curvature_summary import add_curvature
-from fedflat.report.labels import RunLabels
+from fedflat.report.labels import RunLabels, RunName, run_names
 from fedflat.report.leaderboard import Kind, Leaderboard, boards_of, counted, kind_of
-from fedflat.report.load import ReportRun, load_runs, or_sentence
+from fedflat.report.load import ReportRun, add_curvature, load_runs, or_sentence, registered_kinds
 from fedflat.report.looks import add_class_names, add_looks, shorten_leads, size_facts
 from fedflat.report.missing import missing
-from fedflat.report.run_names import RunName, run_names
 from fedflat.report.series import curves, heat_maps, recorded_numbers, score_curves
 from fedflat.tasks.headline import common_target
 from fedflat.version import __version__

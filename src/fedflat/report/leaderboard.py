@@ -1,5 +1,5 @@
 """The sections of a page: the methods that are compared, which of them is ahead, and the target
-they should reach.
+they should reach; the same as tables.
 
 A section has one data set, one partition, one task and one score. Nothing is compared across
 sections.
@@ -8,15 +8,21 @@ sections.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from fedflat.analysis.shown_values import short
+from fedflat.errors import RunError
+from fedflat.experiments.results.method_labels import Labels
 from fedflat.experiments.results.ranking import RankedRun, lead, leader
 from fedflat.experiments.results.results import Result, Results
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import Summary, summarise
-from fedflat.tasks.headline import Headline
+from fedflat.experiments.results.tables import APART, table
+from fedflat.report.labels import run_names
+from fedflat.report.load import load_runs
+from fedflat.tasks.headline import Headline, common_target
 
 Kind = tuple[str, Scenario, Headline]
 """A method within its section."""
@@ -150,3 +156,41 @@ def boards_of(
         wanted = given[0] if target is None and len(given) == 1 else target
         boards.append(Leaderboard.of(scenario, headline, counted, wanted))
     return boards, problems
+
+
+def tables_of(
+    folders: Sequence[Path],
+    style: str = "text",
+    *,
+    target: float | str | None = None,
+    labels: Labels | None = None,
+    columns: Sequence[str] | None = None,
+    room: int | None = None,
+) -> tuple[str, list[str]]:
+    """The tables of these runs and studies, and a sentence for each that could not be read.
+
+    Arguments are those of `table`; ``labels`` are names for methods.
+    """
+    runs, problems = load_runs(folders)
+    if not runs:
+        raise RunError(" ".join(["there is no run to print a table of.", *problems]))
+    wanted = common_target(target, (run.result.headline for run in runs))
+    named = run_names(runs, labels or {})
+    results = [replace(run.result, method=one.name) for run, one in zip(runs, named, strict=True)]
+    targets = [run.target for run in runs]
+    boards, uncertain = boards_of(results, counted(results), targets, wanted)
+    sentences = [*problems, *uncertain]
+    if style == "csv":
+        every = [one for board in boards for one in board.summaries]
+        return table(every, None, 1, "csv"), sentences
+    prose = [*(labels or {}).values()]
+    texts = [
+        table(board.summaries, board.target, board.last, style, room, columns, prose)
+        for board in boards
+    ]
+    if len(boards) > 1:
+        comment = "% " if style == "latex" else ""
+        titles = [f"{comment}{board.title(boards)}" for board in boards]
+        texts = [f"{title}\n\n{text}" for title, text in zip(titles, texts, strict=True)]
+        texts.insert(0, comment + APART)
+    return "\n\n".join(texts), sentences

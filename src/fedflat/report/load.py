@@ -1,20 +1,29 @@
-"""Load run folders for the report. What is wrong with one of them becomes a sentence.
+"""Load run folders and their stored analyses. What is wrong with one of them becomes a sentence.
 
 Files are written by machines that lose power, by other versions and by hand. A page of a hundred
 runs must not depend on each of them being intact. A run that cannot be read is left out. A part
 that the page does not need, such as an analysis, is left out by itself.
+
+What a kind of analysis shows is defined by its class (`fedflat.analysis.kinds`). A result with
+another shape is `Damaged`, and the caller names the file.
 """
 
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from statistics import mean, stdev
+from typing import Any, TypeVar
 
+from fedflat.analysis.analysis import Result as AnalysisValue
+from fedflat.analysis.analysis import analyses
 from fedflat.analysis.analysis_store import read_analysis
+from fedflat.analysis.shown_values import short
+from fedflat.core.json_schema import check
 from fedflat.errors import FedflatError
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.groups import GROUPS, Grouped, read_groups
@@ -22,7 +31,88 @@ from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.run_folder.record import RunRecord, read_record, read_rows
 from fedflat.experiments.run_folder.study_file import read_target, runs_in
 from fedflat.files import Damaged
-from fedflat.report.analyses import ShownAnalysis, Unusable, checked
+
+_SETTINGS = {
+    "model?": str,
+    "set?": str,
+    "of?": int,
+    "examples?": (int, None),
+    "a?": str,
+    "b?": str,
+    "probes?": int,
+    "*": object,
+}
+
+
+class Unusable(ValueError):
+    """An analysis that is whole but cannot be shown."""
+
+
+@dataclass(frozen=True)
+class ShownAnalysis:
+    """One finished analysis of one run."""
+
+    kind: str
+    model: str
+    """Which model was analysed; empty if the analysis is of no model."""
+    settings: str
+    """The other settings as text; equal texts mean comparable results."""
+    result: AnalysisValue
+
+
+def checked(saved: dict[str, Any]) -> ShownAnalysis:
+    """Return what the page shows of a stored analysis."""
+    kind, settings = saved["kind"], dict(saved["settings"])
+    known = analyses()
+    if kind not in known:
+        raise Unusable(
+            f"this version does not know analyses of the kind {kind!r}. "
+            "If a plugin has it, name the plugin with --plugin."
+        )
+    check(settings, _SETTINGS, "settings")
+    model = settings.pop("model", "")
+    for name in ("models", "a", "b"):  # the result names them
+        settings.pop(name, None)
+    result = known[kind].for_report(saved["result"], saved["settings"])
+    return ShownAnalysis(kind, model, settings_text(settings), result)
+
+
+def settings_text(settings: dict[str, Any]) -> str:
+    """Return settings as text, without those that are off or zero.
+
+    >>> settings_text({"set": "test", "examples": 500, "of": 10000, "seed": 0, "power": True})
+    '500 of 10,000 test examples, power'
+    >>> settings_text({"set": "client:3", "of": 40, "models": ["a", "b"], "span": 1.0})
+    'all 40 examples of client:3, models a+b, span 1.0'
+    """
+    rest = {name: value for name, value in settings.items() if value not in (None, False, 0)}
+    if not rest.get("probes"):
+        rest.pop("method", None)
+    parts = []
+    if "set" in rest and "of" in rest:
+        where, whole, used = str(rest.pop("set")), rest.pop("of"), rest.pop("examples", None)
+        count = f"all {whole:,}" if used is None else f"{used:,} of {whole:,}"
+        parts.append(
+            f"{count} examples of {where}" if ":" in where else f"{count} {where} examples"
+        )
+    for name, value in rest.items():
+        text = "+".join(map(str, value)) if isinstance(value, list) else str(value)
+        parts.append(name if value is True else f"{name} {text}")
+    return ", ".join(parts)
+
+
+def registered_kinds() -> list[dict[str, Any]]:
+    """The registered analyses, with their titles and places on the page."""
+    return [
+        {
+            "id": kind,
+            "title": one.title or kind.replace("_", " "),
+            "short": one.short_title,
+            "position": one.position,
+        }
+        for kind, one in analyses().items()
+    ]
+
 
 MAX_MESSAGE = 200
 """Most characters of an unexpected error."""
@@ -130,3 +220,59 @@ def _files(folder: Path, problems: list[str]) -> list[Path]:
 def _analysis(path: Path, changed: int, identity: str) -> ShownAnalysis:
     """Return the analysis in a file. The dashboard reads a file again only if it has changed."""
     return checked(read_analysis(path, identity))
+
+
+Document = dict[str, Any]
+
+
+def add_curvature(document: Document) -> None:
+    """Add the largest eigenvalue and the trace of each method of a section.
+
+    They are from the settings with which most runs of the section were analysed, on most examples.
+    Their spread is the larger of two: over the seeds, and within a run over parts of the examples.
+    """
+    for board in document["boards"]:
+        among = [one for one in document["curvature"] if one["section"] == board["title"]]
+        examples = {one["settings"]: one.get("examples") or 0 for one in among}
+        often = Counter(one["settings"] for one in among)
+        board["curvature_of"] = max(
+            examples, key=lambda text: (often[text], examples[text]), default=""
+        )
+    for place, method in enumerate(document["methods"]):
+        settings = document["boards"][method["board"]]["curvature_of"]
+        own = [
+            one
+            for one in document["curvature"]
+            if one["method"] == place and one["settings"] == settings
+        ]
+        last = {one["run"]: one for one in own}.values()
+        for name, found in (
+            ("lambda_1", [(one.get("lambda_1"), _top_spread(one)) for one in last]),
+            ("scaled", [(one.get("scaled"), _scaled_spread(one)) for one in last]),
+            ("trace", [(one.get("trace", {}).get("mean"), _trace_spread(one)) for one in last]),
+        ):
+            numbers = [value for value, _ in found if value is not None]
+            within = [off for value, off in found if value is not None and off is not None]
+            spreads = [stdev(numbers)] if len(numbers) > 1 else []
+            spreads += [mean(within)] if within else []
+            method[name] = short(mean(numbers)) if numbers else None
+            method[f"{name}_spread"] = short(max(spreads)) if spreads else None
+
+
+def _top_spread(one: Document) -> float | None:
+    """The standard deviation of the largest eigenvalue over parts of the examples, if they were not
+    all used."""
+    found: float | None = one.get("subsample", {}).get("lambda_1_spread")
+    return found
+
+
+def _scaled_spread(one: Document) -> float | None:
+    top, norm = _top_spread(one), one.get("norm")
+    return None if top is None or norm is None else top * norm * norm
+
+
+def _trace_spread(one: Document) -> float | None:
+    """The larger of its standard error over random vectors and its standard deviation over parts of
+    the examples."""
+    both = [one.get("trace", {}).get("stderr"), one.get("subsample", {}).get("trace_spread")]
+    return max((value for value in both if value is not None), default=None)

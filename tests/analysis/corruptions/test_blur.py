@@ -8,15 +8,18 @@ from scipy.ndimage import gaussian_filter
 from scipy.signal import convolve2d
 
 from analysis.corruptions.images import natural
-from fedflat.analysis.corruptions.blur import (
+from fedflat.analysis.corruptions.noise_and_blur import (
     defocus_blur,
     disk,
     gaussian_blur,
     glass_blur,
+    mirror,
     motion_blur,
+    sample_bilinear,
+    smear,
+    zoom,
     zoom_blur,
 )
-from fedflat.analysis.corruptions.warp import mirror, sample_bilinear, smear, zoom
 
 IMAGES = natural(3)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import poisson
 
-from fedflat.analysis.corruptions.noise import (
+from fedflat.analysis.corruptions.noise_and_blur import (
     gaussian_noise,
     impulse_noise,
     shot_noise,

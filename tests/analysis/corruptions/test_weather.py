@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedflat.analysis.corruptions.weather import (
+from fedflat.analysis.corruptions.digital import (
     fog,
     frost,
     light_drops,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fedflat.report.live.find_runs import DEPTH, look
+from fedflat.report.live_server import DEPTH, look
 
 
 def make(*paths: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-import fedflat.report.live.server as live
+import fedflat.report.live_server as live
 from experiments.small import PATIENCE, begin, experiment, start
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError
@@ -22,7 +22,7 @@ from fedflat.experiments.api import experiments
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.study import run_many
 from fedflat.report import collect
-from fedflat.report.live import LiveServer
+from fedflat.report.live_server import LiveServer
 
 
 @contextmanager

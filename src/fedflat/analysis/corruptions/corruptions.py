@@ -4,7 +4,7 @@ Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corru
 Perturbations, ICLR 2019, arXiv:1903.12261. The settings of the five severities are those of the
 released CIFAR images, made for 32x32 pixels. The code is our own, works on whole batches, and
 samples its own random numbers. So results are close to those on the released files, not equal.
-`frost` and the water of `spatter` differ most (see `fedflat.analysis.corruptions.weather`).
+`frost` and the water of `spatter` differ most (see `fedflat.analysis.corruptions.digital`).
 
 Grey images support all kinds except `saturate`.
 """
@@ -13,35 +13,56 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedflat.analysis.corruptions import blur, digital, noise, weather
-from fedflat.analysis.corruptions.kind import Bytes, Corruption
+from fedflat.analysis.corruptions.digital import (
+    brightness,
+    contrast,
+    elastic_transform,
+    fog,
+    frost,
+    jpeg_compression,
+    pixelate,
+    saturate,
+    snow,
+    spatter,
+)
+from fedflat.analysis.corruptions.noise_and_blur import (
+    Bytes,
+    Corruption,
+    defocus_blur,
+    gaussian_blur,
+    gaussian_noise,
+    glass_blur,
+    impulse_noise,
+    motion_blur,
+    shot_noise,
+    speckle_noise,
+    zoom_blur,
+)
 from fedflat.errors import SettingError, nearest
 
 BENCHMARK: dict[str, Corruption] = {
-    "gaussian_noise": noise.gaussian_noise,
-    "shot_noise": noise.shot_noise,
-    "impulse_noise": noise.impulse_noise,
-    "defocus_blur": blur.defocus_blur,
-    "glass_blur": blur.glass_blur,
-    "motion_blur": blur.motion_blur,
-    "zoom_blur": blur.zoom_blur,
-    "snow": weather.snow,
-    "frost": weather.frost,
-    "fog": weather.fog,
-    "brightness": digital.brightness,
-    "contrast": digital.contrast,
-    "elastic_transform": digital.elastic_transform,
-    "pixelate": digital.pixelate,
-    "jpeg_compression": digital.jpeg_compression,
+    kind.__name__: kind
+    for kind in (
+        gaussian_noise,
+        shot_noise,
+        impulse_noise,
+        defocus_blur,
+        glass_blur,
+        motion_blur,
+        zoom_blur,
+        snow,
+        frost,
+        fog,
+        brightness,
+        contrast,
+        elastic_transform,
+        pixelate,
+        jpeg_compression,
+    )
 }
-
 EXTRA: dict[str, Corruption] = {
-    "speckle_noise": noise.speckle_noise,
-    "gaussian_blur": blur.gaussian_blur,
-    "spatter": weather.spatter,
-    "saturate": digital.saturate,
+    kind.__name__: kind for kind in (speckle_noise, gaussian_blur, spatter, saturate)
 }
-
 KINDS = BENCHMARK | EXTRA
 COLOURED = ("saturate",)
 """Kinds that need colour images."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflat.analysis.corruptions.corruptions import KINDS
-from fedflat.analysis.corruptions.kind import SEVERITIES, Bytes
+from fedflat.analysis.corruptions.noise_and_blur import SEVERITIES, Bytes
 from fedflat.data.examples import ClientData
 from fedflat.data.files.paths import roots
 from fedflat.data.sets.cifar import FINE_TO_COARSE, Cifar10, Cifar100

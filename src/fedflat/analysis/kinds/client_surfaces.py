@@ -60,7 +60,7 @@ class ClientSurfacesAnalysis(Analysis):
 
     def settings(self, loaded: LoadedRun, scope: Scope) -> Settings:
         """Return the round, its clients, the examples, points and span."""
-        from fedflat.analysis.client_training import next_cohort
+        from fedflat.analysis.local_global import next_cohort
 
         return {
             "round": loaded.state.round,
@@ -73,8 +73,7 @@ class ClientSurfacesAnalysis(Analysis):
 
     def compute(self, job: AnalysisJob) -> Result:
         """Train the clients' models as the run would, and compute two surfaces of each."""
-        from fedflat.analysis.client_training import trained_client_models
-        from fedflat.analysis.local_global import LocalGlobal
+        from fedflat.analysis.local_global import LocalGlobal, trained_client_models
         from fedflat.flatness.points import measure
         from fedflat.flatness.surface import Surface
 

@@ -44,7 +44,7 @@ class LocalGlobalAnalysis(Analysis):
 
     def settings(self, loaded: LoadedRun, scope: Scope) -> Settings:
         """Return the round, its clients, and the examples."""
-        from fedflat.analysis.client_training import next_cohort
+        from fedflat.analysis.local_global import next_cohort
 
         return {
             "round": loaded.state.round,
@@ -55,8 +55,7 @@ class LocalGlobalAnalysis(Analysis):
 
     def compute(self, job: AnalysisJob) -> Result:
         """Train the clients' models as the run would, and compute two eigenvalues of each."""
-        from fedflat.analysis.client_training import trained_client_models
-        from fedflat.analysis.local_global import LocalGlobal
+        from fedflat.analysis.local_global import LocalGlobal, trained_client_models
 
         rows: list[Result] = job.load_partial() or []
         trained = trained_client_models(job.loaded)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fedflat.analysis.analysis import analyses
-from fedflat.cli.options import data_dir_option, quiet_option
-from fedflat.cli.values import examples, memory, path, real, whole
+from fedflat.cli.options import data_dir_option, examples, memory, path, quiet_option, real, whole
 from fedflat.settings.setting import Setting, settings_of
 
 HELP = "compute curvature, loss landscapes and robustness of runs"

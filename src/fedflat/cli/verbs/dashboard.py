@@ -6,10 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from fedflat.cli.values import path, whole
+from fedflat.cli.options import path, whole
 
 HELP = "show runs in a browser while they are trained, until Ctrl-C"
-LOADS = ("fedflat.report.live",)
+LOADS = ("fedflat.report.live_server",)
 EXAMPLES = ("fedflat dashboard runs",)
 
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
-    from fedflat.report.live import LiveServer
+    from fedflat.report.live_server import LiveServer
 
     folder = Path(args.folder)
     with LiveServer(folder, args.port) as server:

@@ -6,9 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from fedflat.cli.options import ALPHAS, data_dir_option, quiet_option
+from fedflat.cli.options import ALPHAS, data_dir_option, path, quiet_option, whole
 from fedflat.cli.run_options import Options
-from fedflat.cli.values import path, whole
 from fedflat.settings.execution import MACHINE
 from fedflat.settings.groups import DESCRIBING
 

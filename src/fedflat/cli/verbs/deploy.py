@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from fedflat.cli.options import data_dir_option, quiet_option
+from fedflat.cli.options import data_dir_option, path, quiet_option, real, whole
 from fedflat.cli.run_options import Options, experiment_options
-from fedflat.cli.values import path, real, whole
 
 HELP = "a federation over a network: init, serve, join, status"
 EXAMPLES = (
@@ -195,6 +194,6 @@ def _run_join(args: argparse.Namespace) -> int:
 
     if not is_watched():
         return supervise(args.words)
-    from fedflat.cli.deploy_client import join
+    from fedflat.cli.deploy import join
 
     return join(args)

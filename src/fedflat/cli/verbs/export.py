@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fedflat.cli.values import path
+from fedflat.cli.options import path
 
 HELP = "write the model of a run to a file for other programs"
 LOADS = ("fedflat.experiments.run_folder.export",)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fedflat.cli.options import data_dir_option
-from fedflat.cli.values import path, picture_size, whole
+from fedflat.cli.options import data_dir_option, path, picture_size, whole
 from fedflat.cli.verbs.export import module_option
 from fedflat.errors import MAX_PIXELS
 

@@ -6,8 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fedflat.cli.options import data_dir_option, label_option
-from fedflat.cli.values import path, target
+from fedflat.cli.options import data_dir_option, label_option, path, target
 from fedflat.errors import printable
 
 HELP = "write one HTML page about runs, which needs no network"

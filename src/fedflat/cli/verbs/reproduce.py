@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fedflat.cli.options import OUTPUT, data_dir_option, quiet_option
-from fedflat.cli.values import path, real, share, whole
+from fedflat.cli.options import OUTPUT, data_dir_option, path, quiet_option, real, share, whole
 
 HELP = "run cells of a paper's table and compare with the paper's numbers"
 LOADS = ("fedflat.cli.reproduce",)

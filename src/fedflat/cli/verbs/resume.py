@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from fedflat.cli.options import path, whole
 from fedflat.cli.run_options import Options, training_options
-from fedflat.cli.values import path, whole
 from fedflat.settings.setting import EXECUTION
 
 HELP = "continue a run or a study that was stopped"

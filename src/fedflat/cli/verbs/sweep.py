@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from fedflat.cli.options import path, whole
 from fedflat.cli.run_options import Options, experiment_options
-from fedflat.cli.values import path, whole
 
 HELP = "run several values of settings and choose by the validation set"
 LOADS = ("fedflat.cli.sweep",)

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from shutil import get_terminal_size
 
-from fedflat.cli.options import data_dir_option, table_options
-from fedflat.cli.values import path, target
+from fedflat.cli.options import data_dir_option, path, table_options, target
 from fedflat.errors import printable, printable_lines
 
 HELP = "print the table of runs as text, Markdown, LaTeX or CSV"
@@ -47,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the tables; what could not be read goes to standard error."""
     from fedflat.experiments.results.method_labels import read_labels
-    from fedflat.report.result_tables import tables_of
+    from fedflat.report.leaderboard import tables_of
 
     columns = [name.strip() for name in args.columns.split(",")] if args.columns else None
     room = get_terminal_size().columns if sys.stdout.isatty() else None
