@@ -56,7 +56,7 @@ def test_every_method_with_a_paper_of_its_own_is_a_base() -> None:
         for entry in registered("method")
         if entry.make.__module__.startswith("fedflat.methods.")
         and entry.make.__module__
-        not in ("fedflat.methods.fedseq", "fedflat.methods.hfl", "fedflat.methods.fedbuff")
+        not in ("fedflat.methods.fedseq", "fedflat.methods.fedseq", "fedflat.methods.fedbuff")
     }
     whole = {
         name

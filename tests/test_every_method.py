@@ -210,7 +210,7 @@ TOGETHER = [
 OURS = [entry for entry in registered("method") if entry.make.__module__.startswith("fedflat.")]
 WITH_TOPOLOGY = (
     "fedflat.methods.fedseq",
-    "fedflat.methods.hfl",
+    "fedflat.methods.fedseq",
     "fedflat.methods.fedbuff",
     "fedflat.methods.style_clusters",
 )

@@ -14,12 +14,12 @@ from fedflat.client.training import Request
 from fedflat.core.failures import ClientFailure
 from fedflat.core.messages import Reply
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.deploy.reply_form import ReplyForm
+from fedflat.deploy.envelope import ReplyForm
 from fedflat.execution.client_pool import PoolOutcome
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.loopback import LoopbackPool
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.loopback import Loopback
+from fedflat.experiments.job_spec import Loopback
 from fedflat.experiments.train import train
 from fedflat.models.spec import ModelSpec
 from fedflat.registry import specs as spelling

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fedflat.deploy.extra import missing_packages
+from fedflat.deploy.transport import missing_packages
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 pytestmark = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedflat.deploy.extra import missing_packages
+from fedflat.deploy.transport import missing_packages
 
 if missing_packages():
     pytest.skip("needs the extra fedflat[deploy]", allow_module_level=True)

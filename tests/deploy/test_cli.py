@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from fedflat.deploy.extra import missing_packages
+from fedflat.deploy.transport import missing_packages
 
 if missing_packages():
     pytest.skip("needs the extra fedflat[deploy]", allow_module_level=True)
 
 from deploy.real_clients import free_port
 from fedflat.cli import deploy, main
-from fedflat.deploy import extra
+from fedflat.deploy import transport
 from fedflat.deploy.certificates import Identity, issue
 from fedflat.deploy.federation_folder import open_federation_folder
 
@@ -175,6 +175,6 @@ def test_a_status_without_a_server(fed: Path, capsys: pytest.CaptureFixture[str]
 def test_without_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(extra, "PACKAGES", ("nvflare", "no_such_package"))
+    monkeypatch.setattr(transport, "PACKAGES", ("nvflare", "no_such_package"))
     why = refused(capsys, "init", str(tmp_path / "new"), "--clients", "a")
     assert "no_such_package must be installed for it" in why

@@ -11,7 +11,7 @@ import pytest
 
 from deploy.real_clients import PATIENCE, processes
 from fedflat.cli import main
-from fedflat.deploy.extra import missing_packages
+from fedflat.deploy.transport import missing_packages
 
 pytestmark = pytest.mark.skipif(
     bool(missing_packages()), reason="needs the extra fedflat[deploy], which is not installed"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.faults import run_all
-from fedflat.deploy.extra import missing_packages
+from fedflat.deploy.transport import missing_packages
 
 
 @pytest.mark.slow

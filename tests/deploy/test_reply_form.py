@@ -13,7 +13,7 @@ import torch
 from fedflat.client.instructions import Evaluate
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.core.messages import Broadcast, Reply
-from fedflat.deploy.reply_form import ReplyForm
+from fedflat.deploy.envelope import ReplyForm
 from fedflat.execution.wire_format import WireError
 from fedflat.experiments.api import experiment
 from fedflat.experiments.prepare import prepare

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fedflat.deploy.extra import missing_packages
+from fedflat.deploy.transport import missing_packages
 
 if missing_packages():
     pytest.skip("needs the extra fedflat[deploy]", allow_module_level=True)

@@ -18,10 +18,9 @@ from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
-from fedflat.experiments import choose_executor as auto
+from fedflat.experiments import execution_config as auto
 from fedflat.experiments.api import experiment
-from fedflat.experiments.choose_executor import RunLoad, choose, cores
-from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.execution_config import ExecutionConfig, RunLoad, choose, cores
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.study import Reporter, resume
 from fedflat.registry.specs import parse

@@ -22,7 +22,7 @@ from fedflat.errors import FedflatError, SettingError
 from fedflat.execution.client_pool import ClientPool, Source
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.workers import Workers
-from fedflat.experiments.choose_executor import RunLoad
+from fedflat.experiments.execution_config import RunLoad
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.population import open_registry
 from fedflat.experiments.prepare import prepare

@@ -21,7 +21,7 @@ from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment
-from fedflat.experiments.loopback import Loopback
+from fedflat.experiments.job_spec import Loopback
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.study import resume, run_one
 from fedflat.experiments.train import train

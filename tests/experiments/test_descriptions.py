@@ -23,8 +23,8 @@ from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
 from fedflat.experiments.descriptions import collect_descriptions
-from fedflat.experiments.loggers.tee import LoggedRunFolder
-from fedflat.experiments.loopback import Loopback
+from fedflat.experiments.job_spec import Loopback
+from fedflat.experiments.loggers.logger import LoggedRunFolder
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.remarks import remarks
 from fedflat.experiments.run_folder.description_store import DescriptionStore

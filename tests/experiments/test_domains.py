@@ -23,7 +23,7 @@ from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
-from fedflat.tasks.iou import confusion, mean_iou
+from fedflat.tasks.segmentation import confusion, mean_iou
 
 STREET = {
     "towns": 2,

@@ -27,7 +27,7 @@ from fedflat.data.sets.in_memory import clients_of
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.descriptions import collect_descriptions, load_descriptions
-from fedflat.experiments.loopback import Loopback
+from fedflat.experiments.job_spec import Loopback
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.groups import read_groups
 from fedflat.experiments.run_folder.record import read_record

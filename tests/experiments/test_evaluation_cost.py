@@ -12,7 +12,7 @@ import fedflat as ff
 from fedflat.data.federation import PartitionedFederation
 from fedflat.data.sets.in_memory import Tensors
 from fedflat.errors import SettingError
-from fedflat.experiments.evaluated_examples import drawn, with_fewer_tests
+from fedflat.experiments.eval_models import drawn, with_fewer_tests
 from fedflat.experiments.evaluation_schedule import SHARE, UNNOTICED, EvaluationSchedule
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.results.results import Result

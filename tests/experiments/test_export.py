@@ -17,9 +17,9 @@ from torch import Tensor, nn
 import fedflat as ff
 from fedflat.cli.main import main
 from fedflat.errors import RunError, SettingError
-from fedflat.experiments.run_folder.model_card import ModelCard
+from fedflat.experiments.predictions import RunModels
+from fedflat.experiments.run_folder.export import ModelCard
 from fedflat.experiments.run_folder.record import Origin, read_record
-from fedflat.experiments.run_models import RunModels
 
 QUICK: dict[str, Any] = {"rounds": 2, "lr": 0.1, "threads": 1, "eval_every": 2}
 NETS = """

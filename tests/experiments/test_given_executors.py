@@ -23,7 +23,7 @@ from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
 from fedflat.experiments.execution_config import ExecutionConfig, merge_config
-from fedflat.experiments.loopback import Loopback
+from fedflat.experiments.job_spec import Loopback
 from fedflat.experiments.study import run_one
 from plugins.printed import write_files
 

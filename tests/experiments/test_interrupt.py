@@ -17,8 +17,8 @@ from experiments.small import EVERYTHING, begin, experiment, final, go_on, rows,
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.interrupt import Terminated, signals_as_ctrl_c, status_of
+from fedflat.experiments.callbacks import RoundEnd
 from fedflat.experiments.progress import Progress
-from fedflat.experiments.round_end import RoundEnd
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.train import train

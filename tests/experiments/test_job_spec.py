@@ -18,8 +18,7 @@ from fedflat.client.measurements import EpochEnds
 from fedflat.errors import FedflatError, SettingError
 from fedflat.execution.wire_format import JobSpec, decode, encode
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.job_spec import data_of_spec, job_of_spec, spec_of_job
-from fedflat.experiments.loopback import Loopback
+from fedflat.experiments.job_spec import Loopback, data_of_spec, job_of_spec, spec_of_job
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.record import read_rows
 

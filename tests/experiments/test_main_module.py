@@ -41,10 +41,10 @@ here = ff.run("fedavg", {SETTINGS}, threads=1)
 there = ff.run("fedavg", {SETTINGS}, workers=1)
 print("SAME", torch.equal(here.model.params, there.model.params))
 
-from fedflat.experiments import choose_executor
+from fedflat.experiments import execution_config
 from fedflat.experiments.study import Reporter
-choose_executor.WORTH = choose_executor.LONG = 0.0
-choose_executor.cores = lambda: 2
+execution_config.WORTH = choose_executor.LONG = 0.0
+execution_config.cores = lambda: 2
 notes = []
 ff.run("fedavg", {SETTINGS}, model=Net(), reporter=Reporter(note=notes.append))
 print("NOTE", notes[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedflat.errors import SettingError
-from fedflat.experiments.results.method_labels import labelled, read_labels
+from fedflat.experiments.results.scenario import labelled, read_labels
 
 METHODS = ["fedavg()", "fedsam(rho=0.1)", "fedsam(rho=0.2)", "fedavg()"]
 

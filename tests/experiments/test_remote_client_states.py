@@ -17,7 +17,7 @@ from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.loopback import StatefulLoopbackPool
 from fedflat.execution.state_ids import StateIds
-from fedflat.experiments.loopback import Loopback
+from fedflat.experiments.job_spec import Loopback
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train

@@ -15,8 +15,8 @@ import fedflat as ff
 from experiments.small import final, rows, timeless
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError
+from fedflat.experiments.callbacks import RoundEnd
 from fedflat.experiments.results.results import Result
-from fedflat.experiments.round_end import RoundEnd
 from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.train import EARLY
 from fedflat.server.ledger import Ledger

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedflat.flatness.lanczos import Ritz, thick_restart
+from fedflat.flatness.density import Ritz, thick_restart
 from fedflat.flatness.spectrum import basis_of, eigenvalues, steps_of
 
 SPECTRUM = torch.cat([torch.tensor([50.0, 20, 10, 8, 5, -30]), torch.linspace(-1, 1, 294)]).double()

@@ -11,8 +11,8 @@ import fedflat as ff
 from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData, Examples
 from fedflat.errors import SettingError
-from fedflat.flatness.line import Line, barrier
 from fedflat.flatness.points import Value, losses, measure
+from fedflat.flatness.surface import Line, barrier
 from flatness.test_points import toy
 
 A, B = (torch.tensor(w, dtype=torch.float64) for w in ((1.0, -1.0), (0.0, 1.0)))

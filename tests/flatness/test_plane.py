@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedflat.errors import SettingError
-from fedflat.flatness.plane import Plane
 from fedflat.flatness.points import losses, measure
+from fedflat.flatness.surface import Plane
 from flatness.test_points import toy
 
 

@@ -26,7 +26,7 @@ from fedflat.execution.workers import Workers
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.eval_models import eval_models_of
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.loopback import Loopback
+from fedflat.experiments.job_spec import Loopback
 from fedflat.experiments.prepare import describers_of, prepare
 from fedflat.experiments.progress import Progress
 from fedflat.experiments.results.results import Result

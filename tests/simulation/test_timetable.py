@@ -14,7 +14,7 @@ from fedflat.core.failures import AWAY, LATE
 from fedflat.simulation.availability import Trace
 from fedflat.simulation.clock import Clock, Device, Fleet
 from fedflat.simulation.measured import measured
-from fedflat.simulation.timetable import ChainPlan, ClientLeg, timetable
+from fedflat.simulation.timing import ChainPlan, ClientLeg, timetable
 
 
 class Given(Clock):

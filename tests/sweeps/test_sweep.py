@@ -21,8 +21,7 @@ from fedflat.registry.choices import read_template
 from fedflat.registry.specs import parse
 from fedflat.report.collect import collect
 from fedflat.server.ledger import Ledger
-from fedflat.sweeps.heat_map import cells
-from fedflat.sweeps.selection import axes, best, trials
+from fedflat.sweeps.selection import axes, best, cells, trials
 from fedflat.sweeps.sweep import planned
 
 DATA = "digits(lda(0), clients=10)"

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from fedflat.tasks.iou import class_ious, confusion, mean_iou, pixel_accuracy
+from fedflat.tasks.segmentation import class_ious, confusion, mean_iou, pixel_accuracy
 
 
 def test_in_numbers() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedflat.errors import SettingError
-from fedflat.tasks.pixels import hard_loss, hardest, mean_loss, pixel_losses
+from fedflat.tasks.segmentation import hard_loss, hardest, mean_loss, pixel_losses
 
 RNG = torch.Generator().manual_seed(0)
 LOGITS = torch.randn(2, 3, 4, 5, generator=RNG, dtype=torch.float64)

@@ -14,9 +14,8 @@ import fedflat as ff
 from fedflat.data.examples import Batch, ClientData, Examples
 from fedflat.data.places.targets import DATABASE, QUERY, Places, with_role
 from fedflat.errors import SettingError
-from fedflat.tasks import nearest as search
-from fedflat.tasks.nearest import nearest
-from fedflat.tasks.recall import RecallMeter
+from fedflat.tasks import recall as search
+from fedflat.tasks.recall import RecallMeter, nearest
 from fedflat.tasks.retrieval import Retrieval
 from fedflat.tasks.task import Supply
 from literal import miner

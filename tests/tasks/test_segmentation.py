@@ -14,8 +14,7 @@ from fedflat.data.examples import Batch, ClientData, Examples
 from fedflat.data.federation import DataSpec, Federation, PartitionedFederation
 from fedflat.errors import SettingError
 from fedflat.registry.specs import parse
-from fedflat.tasks.pixels import hard_loss
-from fedflat.tasks.segmentation import Segmentation
+from fedflat.tasks.segmentation import Segmentation, hard_loss
 
 RNG = torch.Generator().manual_seed(0)
 OUTPUT = torch.randn(2, 3, 4, 5, generator=RNG, dtype=torch.float64)

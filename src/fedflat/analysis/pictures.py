@@ -24,7 +24,7 @@ from fedflat.data.files.pictures import png
 from fedflat.data.palette import palette
 from fedflat.experiments.eval_models import eval_models_of
 from fedflat.flatness.subsample import subset
-from fedflat.tasks.iou import confusion, mean_iou
+from fedflat.tasks.segmentation import confusion, mean_iou
 
 MAX_WIDTH = 256
 """Largest width of a stored picture in pixels."""

@@ -11,9 +11,9 @@ from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.core.flat import Model
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.predictions import LastModels
 from fedflat.experiments.run_folder.groups import Grouped
 from fedflat.experiments.run_folder.record import RunRecord
-from fedflat.experiments.run_models import LastModels
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState
 

@@ -15,12 +15,11 @@ from fedflat.data.federation import DataSpec
 from fedflat.data.sets.csv_file import CsvFile
 from fedflat.data.sets.image_folder import ImageFolder
 from fedflat.data.sets.remote_clients import RemoteClients, check_fits, check_names, form_of_test
-from fedflat.deploy.disclosure import deployment_text
 from fedflat.deploy.executor import Deployed, check_noise, start_session
-from fedflat.deploy.extra import require_extra
 from fedflat.deploy.federation_folder import (
     FederationFolder,
     add_clients,
+    deployment_text,
     make_federation,
     open_federation_folder,
     parse_address,
@@ -31,7 +30,7 @@ from fedflat.deploy.node import Node, NodeSettings, open_cell_link
 from fedflat.deploy.session import Session
 from fedflat.deploy.status import read_status, status_text
 from fedflat.deploy.supervise import end_with_parent
-from fedflat.deploy.transport import LARGEST
+from fedflat.deploy.transport import LARGEST, require_extra
 from fedflat.errors import PrintLine, RunError, SettingError, number, printable_lines
 from fedflat.experiments.api import experiments
 from fedflat.experiments.execution_config import ExecutionConfig, executor_of

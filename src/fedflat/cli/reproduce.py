@@ -64,11 +64,10 @@ def listing(table: Table, cells: Sequence[TableCell]) -> str:
 def _run(args: Namespace, here: Path | None) -> int:
     from rich.console import Console
 
-    from fedflat.papers.reproduce.export import write_tables
-    from fedflat.papers.reproduce.figure import names
+    from fedflat.papers.reproduce.export import names, write_tables
     from fedflat.papers.reproduce.live_table import grid
     from fedflat.papers.reproduce.plan import alone, open_plan
-    from fedflat.papers.reproduce.summary import lines
+    from fedflat.papers.reproduce.verdict import lines
 
     _check_machine(args)
     if args.table:

@@ -13,8 +13,8 @@ from fedflat.cli.training import fresh_folder, given_settings
 from fedflat.data.cache import opened_once
 from fedflat.errors import SettingError, printable, printable_lines
 from fedflat.experiments.execution_config import ExecutionConfig
-from fedflat.experiments.results.method_labels import Labels, read_labels
 from fedflat.experiments.results.results import Results
+from fedflat.experiments.results.scenario import Labels, read_labels
 from fedflat.experiments.results.summary import summarise
 from fedflat.experiments.results.tables import table
 from fedflat.experiments.run_folder.study_file import read_target

@@ -23,8 +23,8 @@ from fedflat.experiments.api import experiments
 from fedflat.experiments.console import reporter_for
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.results.method_labels import labelled, read_labels
 from fedflat.experiments.results.results import Result, Results
+from fedflat.experiments.results.scenario import labelled, read_labels
 from fedflat.experiments.results.summary import summarise
 from fedflat.experiments.results.tables import table
 from fedflat.experiments.run_folder.checkpoints import Store

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedflat.client.learner import Learner, Oracle, Terms
 from fedflat.client.piece import BatchOracle
 from fedflat.data.examples import ClientData
-from fedflat.tasks.average import Average
+from fedflat.tasks.task import Average
 
 
 def batched_gradient(oracle: Callable[[Tensor], BatchOracle], examples: int, w: Tensor) -> Tensor:

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedflat.deploy.certificates import SERVER
-from fedflat.deploy.extra import require_extra
-from fedflat.deploy.transport import LARGEST
+from fedflat.deploy.transport import LARGEST, require_extra
 from fedflat.errors import RunError, SettingError
 from fedflat.files import own_folder, write_file
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from fedflat.deploy.extra import require_extra
+from fedflat.deploy.transport import require_extra
 from fedflat.errors import SettingError, shown
 
 if TYPE_CHECKING:

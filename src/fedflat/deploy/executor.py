@@ -11,9 +11,9 @@ from fedflat.client.training import ClientJob
 from fedflat.composition.method import Method
 from fedflat.data.federation import Federation
 from fedflat.data.sets.remote_clients import RemoteClients
+from fedflat.deploy.envelope import ReplyForm
 from fedflat.deploy.federation_folder import open_federation_folder
 from fedflat.deploy.network_pool import NetworkPool
-from fedflat.deploy.reply_form import ReplyForm
 from fedflat.deploy.session import MOST_MESSAGE, SESSIONS, Session
 from fedflat.deploy.transport import LARGEST
 from fedflat.errors import LONGEST_WAIT, PrintLine, SettingError, number

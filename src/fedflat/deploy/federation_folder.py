@@ -16,10 +16,11 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedflat.composition.disclosure import BEFORE, DESCRIPTION, NUMBERS, Disclosed, disclosure_text
 from fedflat.core.json_schema import check
 from fedflat.deploy.certificates import (
     SERVER,
@@ -31,10 +32,12 @@ from fedflat.deploy.certificates import (
     make_ca,
 )
 from fedflat.errors import SettingError, shown
+from fedflat.experiments.experiment import Experiment
 from fedflat.files import Damaged, own_folder, parse_json, read_file, read_json, write_file
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
+
 
 FEDERATION = {"name": str, "host": str, "port": int, "tls": bool, "clients": [str]}
 PARTICIPANT = {
@@ -271,3 +274,27 @@ def _secret(path: Path) -> bytes:
             f"{path} is not there. Use the whole folder that `fedflat deploy init` wrote."
         )
     return content
+
+
+JOINED = Disclosed(
+    BEFORE,
+    DESCRIPTION,
+    "number of examples, their shapes, names of classes and columns, when it is online",
+)
+TESTS = Disclosed(
+    "evaluations", NUMBERS, "scores on the client's own test examples, if it keeps some"
+)
+
+
+def deployment_text(exp: Experiment, recorded: Sequence[str] = ()) -> str:
+    """What leaves each client, as lines of text.
+
+    Args:
+        exp: The run.
+        recorded: Metrics that clients compute for ``--record``.
+    """
+    further = [JOINED, TESTS]
+    if recorded:
+        further.append(Disclosed("every round", NUMBERS, f"recorded: {', '.join(recorded)}"))
+    method = replace(exp.method, topology=exp.topology)
+    return disclosure_text(method, describers=exp.init.describers, further=further)

@@ -11,8 +11,7 @@ from math import ceil
 from fedflat.client.training import Request
 from fedflat.core.failures import AWAY, CRASHED, LATE, REFUSED, ClientFailure
 from fedflat.core.messages import Broadcast
-from fedflat.deploy.envelope import SIGNED, SignedMessage
-from fedflat.deploy.reply_form import ReplyForm
+from fedflat.deploy.envelope import SIGNED, ReplyForm, SignedMessage
 from fedflat.deploy.session import SLOWEST, STEP, Session
 from fedflat.errors import SettingError
 from fedflat.execution.client_pool import PoolOutcome, RemoteClientPool

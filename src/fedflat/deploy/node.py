@@ -26,9 +26,8 @@ from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.sets.other_examples import without_labels
 from fedflat.data.sets.remote_clients import describe
 from fedflat.deploy.certificates import SERVER, load_certificate, load_key
-from fedflat.deploy.disclosure import deployment_text
 from fedflat.deploy.envelope import SIGNED, Reader, RejectedMessage, SignedMessage, Signer
-from fedflat.deploy.federation_folder import Participant
+from fedflat.deploy.federation_folder import Participant, deployment_text
 from fedflat.deploy.transport import LARGEST, Link
 from fedflat.errors import FedflatError, PrintLine, SettingError, printable, shown
 from fedflat.execution.client_runtime import ClientRuntime

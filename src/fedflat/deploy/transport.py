@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Protocol
+
+from fedflat.errors import SettingError
 
 LARGEST = 2**31 - 4 * 2**20
 """Bytes of the largest message that a transport carries."""
@@ -49,3 +52,21 @@ class Link(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+PACKAGES = ("nvflare", "cryptography", "grpc")
+
+
+def missing_packages() -> list[str]:
+    """The packages of the extra that are not installed."""
+    return [name for name in PACKAGES if find_spec(name) is None]
+
+
+def require_extra() -> None:
+    """Refuse to go on without the packages of the extra."""
+    missing = missing_packages()
+    if missing:
+        raise SettingError(
+            f"deploy: {' and '.join(missing)} must be installed for it. Install the extra: "
+            "pip install 'fedflat[deploy]'."
+        )

@@ -26,10 +26,9 @@ from fedflat.core.failures import ClientFailure
 from fedflat.core.messages import Broadcast, Reply
 from fedflat.errors import FedflatError, NotFinite, RunError
 from fedflat.execution.client_pool import Executor, Pool
-from fedflat.experiments.devices import fleet_of
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.initializers import MATCHING, Pretrained, fit_weights
-from fedflat.experiments.population import check_population
+from fedflat.experiments.population import check_population, fleet_of
 from fedflat.experiments.prepare import attackers_of, describers_of
 from fedflat.experiments.progress import OnProgress, Progress
 from fedflat.experiments.run_folder.description_store import DescriptionStore

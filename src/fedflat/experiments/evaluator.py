@@ -40,8 +40,7 @@ from fedflat.data.info import VALIDATION
 from fedflat.errors import FedflatError
 from fedflat.execution.client_pool import ForwardPool, Pool
 from fedflat.execution.client_states import ClientStates
-from fedflat.experiments.eval_models import EvalModels, Routing, eval_models_of
-from fedflat.experiments.evaluated_examples import with_fewer_tests
+from fedflat.experiments.eval_models import EvalModels, Routing, eval_models_of, with_fewer_tests
 from fedflat.experiments.prepare import attacked_run
 from fedflat.experiments.run_cost import FORWARD
 from fedflat.experiments.run_folder.jsonl_log import Row

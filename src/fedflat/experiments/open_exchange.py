@@ -9,7 +9,7 @@ from functools import partial
 from fedflat.client.diagnosis import diagnose
 from fedflat.client.training import Request
 from fedflat.execution.client_pool import Pool
-from fedflat.experiments.devices import fleet_of
+from fedflat.experiments.population import fleet_of
 from fedflat.experiments.prepare import attacked_run
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.exchange import (

@@ -6,8 +6,9 @@ predict("runs/wine", "new.csv")          of that in a run folder; no training da
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.client.learner import ModelLike
+from fedflat.core.flat import Model
 from fedflat.data.categories import tensor
 from fedflat.data.files.pictures import ENDINGS, Picture
 from fedflat.data.table import DataTable, as_table, read_csv
 from fedflat.data.table_set import stacked
 from fedflat.errors import SettingError, shown
+from fedflat.experiments.run_folder.export import ModelCard, WithPreparation, write_model
 from fedflat.experiments.run_folder.load import load
-from fedflat.experiments.run_folder.model_card import ModelCard, WithPreparation
 from fedflat.experiments.run_folder.record import read_record
+from fedflat.experiments.run_setup import RunSetup
 
 AT_ONCE = 256
 """Examples in a batch."""
@@ -186,3 +189,45 @@ def _images(card: ModelCard, paths: Sequence[Path]) -> Tensor:
         )
     pixels = torch.stack([Picture(shape[0], (shape[1], shape[2]))(str(path)) for path in paths])
     return pixels if card.prepared and card.prepared.bytes else pixels.float() / 255
+
+
+@dataclass(frozen=True)
+class LastModels:
+    """The last models of a run in memory, with its data and learner."""
+
+    setup: RunSetup
+    models: Mapping[str, Model]
+    """By name; the last is reported."""
+
+
+@dataclass(frozen=True)
+class RunModels:
+    """The models of a run, in memory or in a folder.
+
+    module
+        Makes the module of a model by name, or of the reported one.
+    card
+        Makes the description of what the models take and give.
+    in_memory
+        What analyses need of a run without a folder; None if the models are in a folder.
+    """
+
+    module: Callable[[str | None], nn.Module]
+    card: Callable[[], ModelCard]
+    in_memory: LastModels | None = None
+
+    @classmethod
+    def in_folder(cls, folder: Path, module: ModelLike | None) -> RunModels:
+        """The models of a run folder; ``module`` as in `fedflat.load`."""
+        return cls(
+            lambda name: load(folder, model=name, module=module),
+            lambda: ModelCard.of_record(read_record(folder)),
+        )
+
+    def export(self, to: Path, model: str | None, raw: bool) -> ModelCard:
+        """Write a model to a file."""
+        return write_model(partial(self.module, model), to, self.card(), raw)
+
+    def predict(self, data: Any, model: str | None) -> Predictions:
+        """Predict examples."""
+        return predict_with(self.module(model), self.card(), data)

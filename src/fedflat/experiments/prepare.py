@@ -17,8 +17,7 @@ from fedflat.client.training import ClientJob
 from fedflat.data.federation import Federation
 from fedflat.data.files.paths import data_place
 from fedflat.errors import SettingError
-from fedflat.experiments.eval_models import check_eval_models
-from fedflat.experiments.evaluated_examples import check_evaluated
+from fedflat.experiments.eval_models import check_eval_models, check_evaluated
 from fedflat.experiments.experiment import Experiment, open_federation
 from fedflat.experiments.model_selection import check_selection
 from fedflat.experiments.population import (

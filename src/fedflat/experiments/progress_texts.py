@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fedflat.experiments.progress import Progress
-from fedflat.experiments.results.method_labels import without_arguments
+from fedflat.experiments.results.scenario import without_arguments
 from fedflat.tasks.headline import ACCURACY, Headline
 from fedflat.text_table import duration
 

@@ -7,7 +7,7 @@ import torch
 from fedflat.client.piece import ModelInfo
 from fedflat.data.federation import DataSpec, Federation, PartitionedFederation
 from fedflat.execution.client_states import usual_budget
-from fedflat.experiments.devices import clock_remark
+from fedflat.experiments.population import clock_remark
 from fedflat.experiments.prepare import attacked_run, describers_of
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.server.client_selection import selected_clients

@@ -20,20 +20,20 @@ from fedflat.errors import FedflatError, PrintLine, number
 from fedflat.execution.client_pool import ExecutorLike
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.profiling.profiled import ProfileOption, profiled
-from fedflat.experiments.choose_executor import RunLoad
+from fedflat.experiments.callbacks import OnRoundEnd, functions_of
 from fedflat.experiments.descriptions import load_descriptions
-from fedflat.experiments.execution_config import ExecutionConfig, merge_config
+from fedflat.experiments.execution_config import ExecutionConfig, RunLoad, merge_config
 from fedflat.experiments.experiment import Experiment, from_texts, require_text_form
 from fedflat.experiments.groups import groups_of
 from fedflat.experiments.loggers import with_loggers
 from fedflat.experiments.model_selection import final_weights
+from fedflat.experiments.predictions import RunModels
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import OnProgress, StudyTime
 from fedflat.experiments.recording import Recorder, recording_callback
 from fedflat.experiments.remarks import partition_notes, remarks
+from fedflat.experiments.results.frame import differences, settings
 from fedflat.experiments.results.results import Result
-from fedflat.experiments.results.run_settings import differences, settings
-from fedflat.experiments.round_end import OnRoundEnd, functions_of
 from fedflat.experiments.run_cost import RunCost, affordable, estimate, with_schedule
 from fedflat.experiments.run_folder.fingerprint import origin_of
 from fedflat.experiments.run_folder.groups import damaged_groups
@@ -55,7 +55,6 @@ from fedflat.experiments.run_folder.study_file import (
     new_plan,
     read_plan,
 )
-from fedflat.experiments.run_models import RunModels
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import last_state
 from fedflat.experiments.train import train

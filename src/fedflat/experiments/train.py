@@ -20,9 +20,15 @@ from fedflat.execution.client_pool import ClientsUnreachable, Executor
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.interrupt import Signals, signals_as_ctrl_c
-from fedflat.experiments.callbacks import CallbackFactory, RoundCallback, RunCallback, no_callbacks
+from fedflat.experiments.callbacks import (
+    CallbackFactory,
+    RoundCallback,
+    RoundEnd,
+    RunCallback,
+    no_callbacks,
+    wants_stop,
+)
 from fedflat.experiments.descriptions import collect_descriptions
-from fedflat.experiments.devices import fleet_of
 from fedflat.experiments.evaluator import Evaluator, loss_of, open_evaluator
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.groups import groups_of
@@ -33,15 +39,15 @@ from fedflat.experiments.model_selection import (
     open_selection,
 )
 from fedflat.experiments.open_exchange import open_exchanges
+from fedflat.experiments.population import fleet_of
+from fedflat.experiments.predictions import LastModels, RunModels
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import PRETRAINING, OnProgress, Progress, Stopwatch
 from fedflat.experiments.results.results import Result
-from fedflat.experiments.round_end import RoundEnd, wants_stop
+from fedflat.experiments.run_folder.export import ModelCard
 from fedflat.experiments.run_folder.jsonl_log import Row
-from fedflat.experiments.run_folder.model_card import ModelCard
 from fedflat.experiments.run_folder.model_files import Named, in_memory
 from fedflat.experiments.run_folder.run_folder import FIRST, RunFolder
-from fedflat.experiments.run_models import LastModels, RunModels
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState
 from fedflat.server.averaging import AverageState, RunInfo

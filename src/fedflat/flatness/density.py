@@ -1,4 +1,4 @@
-"""The spectral density: how many eigenvalues there are of each size.
+"""The spectral density: how many eigenvalues there are of each size; and thick-restart Lanczos.
 
 Ghorbani, Krishnan and Xiao, An Investigation into Neural Net Optimization via Hessian Eigenvalue
 Density, ICML 2019 (arXiv 1901.10159): stochastic Lanczos quadrature. Lanczos from a random vector
@@ -8,10 +8,19 @@ their mean over vectors, with each node blurred into a Gaussian.
 As many vectors as fit into memory advance together, so that each product is one of a block. Lanczos
 vectors are not orthogonalised again. This makes copies of nodes, which share the weight of one, but
 needs no memory for all vectors.
+
+Thick restarts give a few eigenpairs of a large operator with a basis of bounded size: Wu and Simon,
+Thick-Restart Lanczos Method for Large Symmetric Eigenvalue Problems, SIAM Journal on Matrix
+Analysis and Applications 22 (2000). The basis grows to ``size`` vectors. If the wanted pairs have
+not converged by then, the basis is replaced by the best Ritz vectors and the last residual, and
+grows again. In exact arithmetic this is the implicit restart of ARPACK. It takes ``size + 1``
+vectors of memory; the basis is never copied.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -104,3 +113,118 @@ def _nodes(diagonal: Tensor, off_diagonal: Tensor) -> tuple[Tensor, Tensor]:
         matrices = matrices + torch.diag_embed(side, offset=1) + torch.diag_embed(side, offset=-1)
     nodes, vectors = torch.linalg.eigh(matrices)
     return nodes, vectors[:, 0, :] ** 2
+
+
+CHUNK = 1 << 16
+"""Columns of the basis in one partial sum: sums of millions of numbers in float32 lose digits."""
+
+
+@dataclass(frozen=True)
+class Ritz:
+    """Approximate eigenpairs, the best first."""
+
+    values: Tensor
+    vectors: Tensor
+    """One eigenvector per row: the first rows of the basis."""
+    converged: int
+
+
+def thick_restart(
+    op: Operator,
+    k: int,
+    starts: Iterator[Tensor],
+    *,
+    size: int,
+    restarts: int,
+    tol: float,
+    magnitude: bool = False,
+) -> Ritz:
+    """Return the `k` largest eigenpairs, or with `magnitude` the largest in magnitude.
+
+    size
+        Number of vectors of the basis.
+    restarts
+        Largest number of restarts.
+    tol
+        A pair has converged when its residual is at most `tol` times its value.
+    starts
+        Random unit vectors. The first one starts the basis. Another one is used whenever the basis
+        spans an invariant subspace.
+
+    If a product is not finite, all values are NaN.
+    """
+    dim, eps = op.shape[0], torch.finfo(op.dtype).eps
+    basis = torch.empty(size + 1, dim, dtype=op.dtype, device=op.device)
+    basis[0] = next(starts)
+    matrix = torch.zeros(size, size, dtype=torch.float64)  # the operator in the basis
+    retained = 0
+    for last in reversed(range(restarts)):
+        beta = _extend(op, basis, matrix, retained, starts)
+        if not torch.isfinite(matrix).all():
+            return Ritz(torch.full((k,), torch.nan, dtype=op.dtype, device=op.device), basis[:k], 0)
+        values, rotation = torch.linalg.eigh(matrix)
+        order = (values.abs() if magnitude else values).argsort(descending=True)
+        values, rotation = values[order], rotation[:, order]
+        residuals = (beta * rotation[-1]).abs()
+        converged = int((residuals[:k] <= tol * values[:k].abs().clamp(min=eps ** (2 / 3))).sum())
+        if converged == k or not last:
+            _rotate(basis[:size], rotation[:, :k])
+            return Ritz(values[:k].to(basis), basis[:k], converged)
+        retained = k + min(converged, (size - k) // 2)
+        _rotate(basis[:size], rotation[:, :retained])
+        basis[retained] = basis[size]
+        matrix.zero_()
+        matrix.diagonal()[:retained] = values[:retained]
+        matrix[retained, :retained] = matrix[:retained, retained] = beta * rotation[-1, :retained]
+    raise AssertionError("at least one restart is needed")
+
+
+def _extend(
+    op: Operator, basis: Tensor, matrix: Tensor, first: int, starts: Iterator[Tensor]
+) -> float:
+    """Fill the basis from row `first` on. Returns the norm of the last residual."""
+    beta, size = 0.0, len(matrix)
+    for j in range(first, size):
+        product = op @ basis[j]
+        length = _norm(product)
+        matrix[j, j] = _remove(product, basis[: j + 1])[j]
+        beta = _norm(product)
+        if beta <= torch.finfo(op.dtype).eps * max(length, float(matrix.abs().max())):
+            beta, product = 0.0, next(starts)
+            _remove(product, basis[: j + 1])
+        torch.div(product, beta or _norm(product), out=basis[j + 1])
+        if j + 1 < size:
+            matrix[j, j + 1] = matrix[j + 1, j] = beta
+    return beta
+
+
+def _remove(vector: Tensor, rows: Tensor) -> Tensor:
+    """Make `vector` orthogonal to `rows`, in place, by two passes of Gram-Schmidt.
+
+    Returns the coefficients that were removed.
+    """
+    coefficients = torch.zeros(len(rows), dtype=torch.float64)
+    for _ in range(2):
+        part = _dots(rows, vector)
+        vector.addmv_(rows.T, part.to(vector), alpha=-1)
+        coefficients += part
+    return coefficients
+
+
+def _dots(rows: Tensor, vector: Tensor) -> Tensor:
+    """Return the dot product of each row with `vector`."""
+    total = torch.zeros(len(rows), dtype=torch.float64)
+    for columns, part in zip(rows.split(CHUNK, dim=1), vector.split(CHUNK), strict=True):
+        total += (columns @ part).double().cpu()
+    return total
+
+
+def _norm(vector: Tensor) -> float:
+    return math.sqrt(float(_dots(vector[None], vector)))
+
+
+def _rotate(basis: Tensor, rotation: Tensor) -> None:
+    """Replace the first rows of `basis` by combinations of all rows."""
+    combinations = rotation.T.to(basis)
+    for part in basis.split(CHUNK, dim=1):
+        part[: len(combinations)] = combinations @ part

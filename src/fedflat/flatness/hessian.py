@@ -29,7 +29,7 @@ from fedflat.errors import SettingError, nearest, number
 from fedflat.flatness.objective import BATCH, Objective, OnShare, flatten, ignore_progress
 from fedflat.kernels.convolution import convolving
 from fedflat.settings.groups import DIRECT
-from fedflat.tasks.average import Average
+from fedflat.tasks.task import Average
 
 HOLD = 2**30
 

@@ -16,7 +16,7 @@ from fedflat.client.learner import Learner
 from fedflat.core.flat import FlatModule
 from fedflat.data.examples import Batch, ClientData, arguments
 from fedflat.errors import SettingError, number
-from fedflat.tasks.average import Average
+from fedflat.tasks.task import Average
 
 BATCH = 128
 

@@ -21,8 +21,8 @@ from torch import Tensor
 from fedflat.core.flat import TINY, unit
 from fedflat.core.seeds import torch_generator
 from fedflat.errors import RunError, SettingError, choice, number
+from fedflat.flatness.density import thick_restart
 from fedflat.flatness.hessian import Operator
-from fedflat.flatness.lanczos import thick_restart
 
 RESTARTS = 20
 BASIS = 2**30

@@ -13,7 +13,7 @@ code of DP-FedSAM clips and noises each tensor separately and weights replies by
 budget is too small; we follow the paper.
 
 The budget covers the models. It does not cover the number of examples and the training loss that
-replies also carry. What else would leave a client is refused (`fedflat.experiments.privacy_check`).
+replies also carry. What else would leave a client is refused (`fedflat.experiments.population`).
 """
 
 from __future__ import annotations

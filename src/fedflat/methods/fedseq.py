@@ -1,4 +1,4 @@
-"""FedSeq and its variants: the clients of a superclient train one after the other.
+"""FedSeq and its variants, where the clients of a superclient train one after the other; and H-FL.
 
 Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients,
 ICPR 2022. FedSeq2Par and FedCyclic follow Caldarola's thesis.
@@ -12,15 +12,23 @@ The methods choose a topology, in which the updates are:
     fedseq2par(growth=linear(0.1, b=5))    chains(5, draw='share', growth=linear(0.1))
     fedasyncseq(groups=20, R=5)            bank(20, R=5, draw='share')
     fedcyclic()                            chains(cut=1)
+    hfl(clusters=4, T_c=5)                 hierarchy(4, every=5)
+
+In H-FL clusters train separately and merge every ``T_c`` rounds:
+
+    round        each cluster c: w_c <- the server's step on the replies of its own clients
+    every T_c    w = sum_c (N_c / N) w_c;  w_c <- w for all c;  N_c the examples of cluster c
 """
 
 from __future__ import annotations
 
 from fedflat.composition.method import Method, method
+from fedflat.errors import number
 from fedflat.topologies.bank import Bank
 from fedflat.topologies.chains import Chains
 from fedflat.topologies.groupings.grouping import Grouping
 from fedflat.topologies.groupings.growth import Exponential, Growth
+from fedflat.topologies.hierarchy import Hierarchy
 
 
 @method
@@ -66,3 +74,13 @@ def fedcyclic() -> Method:
     The last client's model becomes the server's.
     """
     return Method(topology=Chains(cut=1))
+
+
+@method
+def hfl(clusters: int | Grouping = 4, T_c: int = Hierarchy.every) -> Method:
+    """Hierarchical FL: clusters with a model each, which merge every ``T_c`` rounds.
+
+    The clients of a round are selected in each cluster.
+    """
+    number("hfl", "T_c", T_c, low=1, whole=True)
+    return Method(topology=Hierarchy(clusters, T_c))

@@ -28,7 +28,7 @@ HOMES = (
 """Modules with names that experiments use. Their texts can contain each other, so all of them are
 imported."""
 KIND_HOMES = {
-    "executor": ("execution", "experiments.loopback", "deploy.executor"),
+    "executor": ("execution", "experiments.job_spec", "deploy.executor"),
     "metric": ("experiments.recording",),
     "logger": ("experiments.loggers",),
     "analysis": ("analysis.kinds",),

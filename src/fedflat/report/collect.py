@@ -27,10 +27,9 @@ from typing import Any
 
 from fedflat.analysis.analysis import analyses
 from fedflat.analysis.shown_values import short
-from fedflat.experiments.results.method_labels import Labels, labelled, without_arguments
+from fedflat.experiments.results.frame import settings
 from fedflat.experiments.results.results import Result
-from fedflat.experiments.results.run_settings import settings
-from fedflat.experiments.results.scenario import Scenario
+from fedflat.experiments.results.scenario import Labels, Scenario, labelled, without_arguments
 from fedflat.experiments.results.summary import Summary
 from fedflat.experiments.results.tables import table
 from fedflat.report import run_command

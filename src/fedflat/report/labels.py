@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedflat.experiments.results.method_labels import (
+from fedflat.experiments.results.frame import differences, settings
+from fedflat.experiments.results.scenario import (
     Labels,
     differing_arguments,
     labelled,
     without_arguments,
 )
-from fedflat.experiments.results.run_settings import differences, settings
 from fedflat.report.load import ReportRun
 
 Named = tuple[str, str]

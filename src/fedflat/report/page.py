@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fedflat.analysis.api import folder_of
 from fedflat.errors import RunError, number
-from fedflat.experiments.results.method_labels import Labels
 from fedflat.experiments.results.results import Result
+from fedflat.experiments.results.scenario import Labels
 from fedflat.files import unwritable, write_file
 from fedflat.html_page import one_page
 from fedflat.report.collect import Document, collect

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from shlex import quote
 from typing import Any
 
-from fedflat.experiments.results.run_settings import OF_A_RUN, settings
+from fedflat.experiments.results.frame import OF_A_RUN, settings
 from fedflat.experiments.run_folder.experiment_texts import TASK, ExperimentInfo, ExperimentTexts
 from fedflat.experiments.run_folder.plugins_needed import missing
 from fedflat.settings.execution import MACHINE

@@ -15,7 +15,7 @@ from fedflat.settings.setting import EXECUTION, RECORDING, check, setting, setti
 
 if TYPE_CHECKING:
     from fedflat.execution.client_pool import ExecutorLike
-    from fedflat.experiments.round_end import OnRoundEnd
+    from fedflat.experiments.callbacks import OnRoundEnd
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from functools import cached_property
 from fedflat.errors import LONGEST_WAIT, DataError, number, shown
 from fedflat.registry.specs import register
 from fedflat.simulation.clock import Clock, Device
-from fedflat.simulation.distributions import LEAST, MOST
+from fedflat.simulation.devices import LEAST, MOST
 from fedflat.simulation.json_file import check_path, digest_of, entries_of, refuse_missing
 
 NAMES = tuple(field.name for field in fields(Device))

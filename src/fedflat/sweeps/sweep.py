@@ -21,8 +21,8 @@ from fedflat.experiments.console import reporter_for
 from fedflat.experiments.execution_config import ExecutionConfig, executor_text
 from fedflat.experiments.experiment import Experiment, data_set
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.results.method_labels import Labels, without_arguments
 from fedflat.experiments.results.results import Result, Results, ShownTable
+from fedflat.experiments.results.scenario import Labels, without_arguments
 from fedflat.experiments.run_cost import RunCost, affordable
 from fedflat.experiments.run_folder.run_folder import PAUSE, check_pause
 from fedflat.experiments.run_folder.study_file import read_plan
@@ -32,10 +32,9 @@ from fedflat.plot_style import ShownFigure
 from fedflat.settings.execution import MACHINE
 from fedflat.settings.groups import SETTINGS
 from fedflat.settings.signature import refuse_unknown, signed
-from fedflat.sweeps.heat_map import heat_map
 from fedflat.sweeps.optuna_search import Search, first_group, run_search
 from fedflat.sweeps.parallel import run_study
-from fedflat.sweeps.selection import Trial, axes, best, trials
+from fedflat.sweeps.selection import Trial, axes, best, heat_map, trials
 
 if TYPE_CHECKING:
     from fedflat.settings.arguments import RunSettings

@@ -32,8 +32,7 @@ from fedflat.data.places.targets import DATABASE, QUERY, Places
 from fedflat.errors import SettingError, choice, number
 from fedflat.registry.specs import register
 from fedflat.tasks.headline import Headline
-from fedflat.tasks.nearest import distances
-from fedflat.tasks.recall import RecallMeter
+from fedflat.tasks.recall import RecallMeter, distances
 from fedflat.tasks.task import Supply, Task
 
 RECALL = Headline("recall@1", unit="%", factor=100.0)

@@ -15,8 +15,7 @@ import pytest
 from experiments.small import ON, Eager, experiment, rows, stop_at, wait_for
 from fedflat.cli import main
 from fedflat.execution.in_process import InProcess
-from fedflat.experiments.loggers.logger import loggers_of, numbers
-from fedflat.experiments.loggers.tee import LoggedRunFolder
+from fedflat.experiments.loggers.logger import LoggedRunFolder, loggers_of, numbers
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.train import train
 

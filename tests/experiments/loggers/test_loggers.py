@@ -10,14 +10,20 @@ from typing import Any
 import pytest
 
 import fedflat as ff
+import fedflat.experiments.loggers.logger as tee
 import fedflat.experiments.loggers.logger as tracker
-import fedflat.experiments.loggers.tee as tee
 from experiments.small import ON, begin, experiment, final, rows, stop_at, timeless
 from fedflat.cli import main
 from fedflat.errors import SettingError, SpellingError
 from fedflat.execution.in_process import InProcess
-from fedflat.experiments.loggers.logger import Logger, check_installed, loggers_of, numbers
-from fedflat.experiments.loggers.tee import LoggedRunFolder, with_loggers
+from fedflat.experiments.loggers.logger import (
+    LoggedRunFolder,
+    Logger,
+    check_installed,
+    loggers_of,
+    numbers,
+    with_loggers,
+)
 from fedflat.experiments.recording import recording_callback
 from fedflat.experiments.run_folder.record import RunRecord
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder

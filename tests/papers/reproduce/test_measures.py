@@ -17,8 +17,7 @@ from fedflat.papers.reproduce.flatness_file import flatness_path, measured, writ
 from fedflat.papers.reproduce.plan import PlannedCell, open_plan
 from fedflat.papers.reproduce.selection import Table, with_references
 from fedflat.papers.reproduce.status import CellStatus, Goal, Seed, final_values
-from fedflat.papers.reproduce.summary import TableLine
-from fedflat.papers.reproduce.verdict import DIFFERS, NONE, OPEN, WITHIN, verdict
+from fedflat.papers.reproduce.verdict import DIFFERS, NONE, OPEN, WITHIN, TableLine, verdict
 
 ARGUMENTS = {"on": "cifar10(lda(0))", "model": "cnn()", "rounds": 10_000, "method": "fedavg()"}
 

@@ -24,14 +24,15 @@ from fedflat.papers.reproduce.plan import (
     open_plan,
 )
 from fedflat.papers.reproduce.status import CellStatus, Seed, final_values, measurement
-from fedflat.papers.reproduce.summary import TableLine, lines
 from fedflat.papers.reproduce.verdict import (
     ANOTHER,
     DIFFERS,
     NO_BASELINE,
     ORDER,
     WITHIN,
+    TableLine,
     decimals,
+    lines,
     order,
     verdict,
 )

@@ -19,12 +19,11 @@ from fedflat.experiments.run_folder.record import read_record, read_rows
 from fedflat.experiments.run_folder.study_file import runs_in
 from fedflat.papers.presets import every
 from fedflat.papers.reproduce.cells import TableCell
-from fedflat.papers.reproduce.export import as_csv, markdown
-from fedflat.papers.reproduce.figure import _panel as panel
-from fedflat.papers.reproduce.figure import draw
+from fedflat.papers.reproduce.export import _panel as panel
+from fedflat.papers.reproduce.export import as_csv, draw, markdown
 from fedflat.papers.reproduce.plan import open_plan
 from fedflat.papers.reproduce.selection import find_table
-from fedflat.papers.reproduce.summary import lines
+from fedflat.papers.reproduce.verdict import lines
 from papers.reproduce.test_reproduce import reproduce
 
 RESULTS = Path(__file__).parents[3] / "results"

@@ -19,7 +19,7 @@ from fedflat.core.messages import Broadcast
 from fedflat.core.seeds import derive
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.loopback import Loopback
+from fedflat.experiments.job_spec import Loopback
 from fedflat.experiments.prepare import attacked_run, prepare
 from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.state import last_state

@@ -24,7 +24,7 @@ from fedflat.data.sets.cifar import FINE_TO_COARSE
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
 from fedflat.experiments.descriptions import collect_descriptions
-from fedflat.experiments.loopback import Loopback
+from fedflat.experiments.job_spec import Loopback
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.remarks import remarks
 from fedflat.experiments.run_folder.record import read_record

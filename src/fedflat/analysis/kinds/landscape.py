@@ -128,7 +128,7 @@ class PlaneAnalysis(Analysis):
     def compute(self, job: AnalysisJob) -> Result:
         """Compute the loss at all points, with the buffers of the first model or the server's."""
         from fedflat.analysis.landscape import compute_landscape
-        from fedflat.flatness.plane import Plane
+        from fedflat.flatness.surface import Plane
 
         if self.models == CLIENTS:
             from fedflat.analysis.local_global import trained_client_models
@@ -230,7 +230,7 @@ class InterpolateAnalysis(Analysis):
     def compute(self, job: AnalysisJob) -> Result:
         """Compute the loss at all points, with the buffers of the first model."""
         from fedflat.analysis.landscape import compute_landscape
-        from fedflat.flatness.line import Line
+        from fedflat.flatness.surface import Line
 
         (_, _, a), (_, _, b) = self._ends()
         return compute_landscape(job, Line(a.params, b.params), a)

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and print its name."""
-    from fedflat.experiments.results.method_labels import read_labels
+    from fedflat.experiments.results.scenario import read_labels
     from fedflat.report.page import write_report
 
     folders = [Path(folder) for folder in args.folders]

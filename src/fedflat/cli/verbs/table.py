@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the tables; what could not be read goes to standard error."""
-    from fedflat.experiments.results.method_labels import read_labels
+    from fedflat.experiments.results.scenario import read_labels
     from fedflat.report.leaderboard import tables_of
 
     columns = [name.strip() for name in args.columns.split(",")] if args.columns else None

@@ -4,7 +4,6 @@ One module per library, each found by being there: a logger is a class under ``r
 ...)``. Start reading in `logger.py`, which has the base class.
 """
 
-from fedflat.experiments.loggers.logger import Logger, check_installed, loggers_of
-from fedflat.experiments.loggers.tee import with_loggers
+from fedflat.experiments.loggers.logger import Logger, check_installed, loggers_of, with_loggers
 
 __all__ = ["Logger", "check_installed", "loggers_of", "with_loggers"]

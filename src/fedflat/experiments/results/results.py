@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from fedflat.data.info import VALIDATION
 from fedflat.errors import SettingError, choice
-from fedflat.experiments.results.frame import data_frame, flat_row
-from fedflat.experiments.results.method_labels import Labels, labelled
-from fedflat.experiments.results.plots import plot_curves
-from fedflat.experiments.results.run_settings import differences, settings
-from fedflat.experiments.results.scenario import Scenario
+from fedflat.experiments.results.frame import (
+    data_frame,
+    differences,
+    flat_row,
+    plot_curves,
+    settings,
+)
+from fedflat.experiments.results.scenario import Labels, Scenario, labelled
 from fedflat.experiments.results.summary import summarise
 from fedflat.experiments.results.tables import FORMATS, table
 from fedflat.experiments.run_folder.jsonl_log import Row
@@ -32,9 +35,8 @@ if TYPE_CHECKING:
 
     from fedflat.core.flat import Model
     from fedflat.experiments.experiment import Experiment
-    from fedflat.experiments.predictions import Predictions
-    from fedflat.experiments.run_folder.model_card import ModelCard
-    from fedflat.experiments.run_models import RunModels
+    from fedflat.experiments.predictions import Predictions, RunModels
+    from fedflat.experiments.run_folder.export import ModelCard
     from fedflat.experiments.state import RunState
 
 LOSS = Headline("loss", higher_is_better=False)

@@ -1,11 +1,16 @@
-"""Scenarios: runs are compared if they share the data set, its partition over clients, the task,
-and the number of test examples."""
+"""Scenarios and labels of methods: runs are compared if they share the data set, its partition over
+clients, the task, and the number of test examples.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedflat.data.info import DataInfo, class_names, data_info
+from fedflat.errors import SettingError, printable
+from fedflat.experiments.results.frame import arguments
 from fedflat.experiments.run_folder.experiment_texts import TASK, ExperimentTexts
 
 PYTHON = "data given in Python"
@@ -106,3 +111,133 @@ class Scenario:
         if self.recorded_info is not None and self.recorded_info.class_names is not None:
             return self.recorded_info.class_names
         return class_names(self.on) if self.on else ()
+
+
+ANYTHING = "..."
+Labels = Mapping[str, str]
+"""Names by methods. A method is its text, its text with ``...`` for any arguments, or its text
+without arguments."""
+
+
+def read_labels(texts: Sequence[str]) -> dict[str, str]:
+    """Labels that were typed as METHOD=NAME.
+
+    >>> read_labels(["fedgloss(...)=FedGloSS", "fedsam(rho=0.1)=FedSAM (rho=0.1)"])
+    {'fedgloss(...)': 'FedGloSS', 'fedsam(rho=0.1)': 'FedSAM (rho=0.1)'}
+    """
+    found = {}
+    for text in texts:
+        method, name = _halves(text)
+        if not method or not name or not name.isprintable():
+            raise SettingError(
+                f"--label {printable(text)!r}: it must be METHOD=NAME, such as "
+                "'fedgloss(...)=FedGloSS'."
+            )
+        found[method] = name
+    return found
+
+
+def _halves(text: str) -> tuple[str, str]:
+    """The parts before and after the first ``=`` outside parentheses."""
+    depth = 0
+    for place, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        if sign == "=" and depth <= 0:
+            return text[:place].strip(), text[place + 1 :].strip()
+    return text.strip(), ""
+
+
+def labelled(methods: Sequence[str], labels: Labels) -> list[str]:
+    """The names of these methods: their labels, or their texts where no label fits.
+
+    An exact text counts before one with ``...``, and both before a text without arguments. If one
+    text means several methods, the arguments in which they differ follow the name. A label that fits
+    no method is an error, and so is one that two texts give.
+
+    >>> labelled(["fedavg()", "fedsam(rho=0.1) + swa()"], {"fedsam + swa": "FedSAM+SWA"})
+    ['fedavg()', 'FedSAM+SWA']
+    >>> labelled(["fedsam(rho=0.1)", "fedsam(rho=0.2)"], {"fedsam(...)": "FedSAM"})
+    ['FedSAM (rho=0.1)', 'FedSAM (rho=0.2)']
+    """
+    distinct = list(dict.fromkeys(methods))
+    names = {method: _label(method, labels) or method for method in distinct}
+    for name in dict.fromkeys(labels.values()):
+        sharing = [method for method in distinct if names[method] == name]
+        if len(sharing) > 1 and len({without_arguments(method) for method in sharing}) == 1:
+            for method in sharing:
+                own = differing_arguments(method, sharing).items()
+                names[method] = f"{name} ({', '.join(f'{key}={value}' for key, value in own)})"
+    for text, name in labels.items():
+        if not any(_fits(method, text) for method in distinct):
+            raise SettingError(
+                f"label: no run has the method {printable(text)!r}. "
+                f"There are: {', '.join(distinct)}."
+            )
+        sharing = [method for method in distinct if names[method] == name]
+        if len(sharing) > 1:
+            raise SettingError(
+                f"label: {name!r} would name {len(sharing)} methods: {', '.join(sharing)}. "
+                "Give each its own name, by its whole text."
+            )
+    return [names[method] for method in methods]
+
+
+def _label(method: str, labels: Labels) -> str | None:
+    def rank(text: str) -> int:
+        return 0 if _packed(text) == _packed(method) else 1 if ANYTHING in text else 2
+
+    fitting = sorted((text for text in labels if _fits(method, text)), key=rank)
+    return labels[fitting[0]] if fitting else None
+
+
+def _fits(method: str, text: str) -> bool:
+    """Whether a text means this method.
+
+    >>> [_fits("fedsam(rho=0.1) + swa()", text) for text in ("fedsam + swa", "fedsam(...) + swa()")]
+    [True, True]
+    >>> [_fits("fedsam(rho=0.1)", text) for text in ("fedsam(rho=0.2)", "fedavg", "fedsam()")]
+    [False, False, False]
+    """
+    packed, wanted = _packed(method), _packed(text)
+    pattern = ".*".join(map(re.escape, wanted.split(ANYTHING)))
+    bare = "(" not in wanted and wanted == without_arguments(packed)
+    return bare or re.fullmatch(pattern, packed) is not None
+
+
+def _packed(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+def without_arguments(text: str) -> str:
+    """The text of a method without arguments.
+
+    >>> without_arguments("fedasam(rho=warmup(0.1, 0.5, 9)) + swa()")
+    'fedasam + swa'
+    """
+    shorter = re.sub(r"\([^()]*\)", "", text)
+    return text if shorter == text else without_arguments(shorter)
+
+
+def differing_arguments(method: str, among: Sequence[str]) -> dict[str, str]:
+    """The arguments in which methods of the same name differ.
+
+    >>> methods = ["fedavg()", "fedsam(rho=0.1) + swa()", "fedsam(rho=0.2) + swa()"]
+    >>> [differing_arguments(one, methods) for one in methods]
+    [{}, {'rho': '0.1'}, {'rho': '0.2'}]
+    """
+    bare = without_arguments(method)
+    same = [one for one in among if without_arguments(one) == bare]
+    if len(same) < 2:
+        return {}
+    try:
+        own, others = arguments(method), [arguments(one) for one in same]
+    except (SyntaxError, ValueError):  # no sum of calls: the whole text tells them apart
+        return {"method": method}
+    keys = dict.fromkeys(key for one in others for key in one)
+    kept = [key for key in keys if len({one.get(key) for one in others}) > 1]
+    pieces = bare.split(" + ")
+    twice = {name for _, name in kept if sum(other == name for _, other in kept) > 1}
+    return {
+        f"{pieces[at]}.{name}" if name in twice else name: own.get((at, name), "default")
+        for at, name in kept
+    }

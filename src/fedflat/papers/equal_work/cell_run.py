@@ -3,16 +3,20 @@
     FOLDER/CELL/definition      the digest of grid, data and budget
     FOLDER/CELL/trial-0/, ...   the trials
     FOLDER/CELL/seed-0/, ...    the runs of the chosen setting
-    FOLDER/CELL.json            the finished cell (`cell_file`)
+    FOLDER/CELL.json            the finished cell: its trials, the choice, the curve of each seed
 
 A seed stops at the round of equal gradients, where the curvature of its model is measured, and goes
 on to the last round of the column.
+
+Means, intervals and readings are not stored. They are computed from the curves, so a page cannot
+disagree with them. A file carries two digests: one of its content, and one of the grid, the data
+and the budget it was made for. A file that was edited, or made for another grid, is refused.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -20,6 +24,7 @@ from typing import Any
 from fedflat.analysis.analysis import Scope
 from fedflat.analysis.kinds.curvature import CurvatureAnalysis
 from fedflat.analysis.loaded_run import LoadedRun
+from fedflat.core.json_schema import NUMBER, damaged, read_checked
 from fedflat.data.info import VALIDATION
 from fedflat.errors import RunError, shown
 from fedflat.execution.in_process import InProcess
@@ -27,12 +32,90 @@ from fedflat.experiments.execution_config import ExecutionConfig, executor_text
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.record import read_record, read_rows
+from fedflat.experiments.run_folder.signed import verified, write_signed
 from fedflat.experiments.study import resume, run_one
-from fedflat.files import write_file
-from fedflat.papers.equal_work.cell_file import best_trial, cell_path, read_cell, write_cell
-from fedflat.papers.equal_work.grid import SEEDS, TRIAL_SEED, Cell
+from fedflat.files import Damaged, write_file
+from fedflat.papers.equal_work.grid import SEEDS, TRIAL_SEED, Cell, cells
 from fedflat.papers.reproduce.flatness_file import read_flatness, write_flatness
-from fedflat.papers.reproduce.provenance import provenance
+from fedflat.papers.reproduce.run_sharing import provenance
+
+ADVICE = (
+    "Remove it, and make the cell again with `fedflat reproduce flat/equal-gradients --cells NAME`."
+)
+SCHEMA = {
+    "cell": str,
+    "definition": str,
+    "made": {"*": object},
+    "trials": [{"method": str, "lr": float, "validation": NUMBER}],
+    "chosen": (int, None),
+    "seeds": [
+        {
+            "seed": int,
+            "diverged": bool,
+            "curve": [[NUMBER]],
+            "drift": NUMBER,
+            "lambda_1": NUMBER,
+            "norm": NUMBER,
+            "model": str,
+        }
+    ],
+    "digest": str,
+}
+"""A point of a curve: round, accuracy in per cent, bytes sent and received."""
+
+
+def best_trial(scores: Sequence[float | None]) -> int | None:
+    """The place of the highest validation score, the first of equal ones; None: all diverged."""
+    known = [(score, -place) for place, score in enumerate(scores) if score is not None]
+    return -max(known)[1] if known else None
+
+
+def write_cell(path: Path, content: dict[str, Any]) -> None:
+    write_signed(path, content)
+
+
+def read_cell(path: Path) -> dict[str, Any]:
+    """Read and check the file of a cell."""
+    found = read_checked(path, SCHEMA, ADVICE)
+    try:
+        content = verified(found)
+        _check(content, path.stem)
+    except Damaged as error:
+        raise damaged(path, error, ADVICE) from None
+    return content
+
+
+def _check(content: dict[str, Any], name: str) -> None:
+    known = {cell.name: cell for cell in cells()}
+    if content["cell"] != name or name not in known:
+        raise Damaged(f"the file is called {name} and has the cell {content['cell']!r}")
+    cell = known[name]
+    if content["definition"] != cell.definition:
+        raise Damaged("it was made for another grid, other data or another budget")
+    if [(one["method"], one["lr"]) for one in content["trials"]] != cell.trials:
+        raise Damaged("its trials are not those of the grid")
+    if content["chosen"] != best_trial([one["validation"] for one in content["trials"]]):
+        raise Damaged("its setting is not the one that the validation set chooses")
+    expected = [] if content["chosen"] is None else list(SEEDS)
+    if [one["seed"] for one in content["seeds"]] != expected:
+        raise Damaged(f"its seeds are not {expected}")
+    for one in content["seeds"]:
+        rounds = [point[0] for point in one["curve"]]
+        if not one["diverged"] and (not rounds or rounds[-1] != cell.column.rounds):
+            raise Damaged(f"seed {one['seed']} has not ended")
+
+
+def read_cells(folder: Path) -> dict[str, dict[str, Any]]:
+    """All cells in a folder, by name, in the order of the table."""
+    return {
+        cell.name: read_cell(path) for cell in cells() if (path := cell_path(folder, cell)).exists()
+    }
+
+
+def cell_path(folder: Path, cell: Cell) -> Path:
+    """Where the file of a cell is."""
+    return folder / f"{cell.name}.json"
+
 
 EXAMPLES = 1000
 """Test examples on which lambda_1 is measured."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from fedflat.papers.equal_work.cell_file import read_cells
+from fedflat.papers.equal_work.cell_run import read_cells
 from fedflat.papers.equal_work.grid import (
     COLUMNS,
     METHODS,

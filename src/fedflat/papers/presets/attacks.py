@@ -29,8 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fedflat.papers.presets.numbers import PublishedCell, rows
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import Preset, PublishedCell, rows
 
 TABLE_5_5 = """
     none     76.10 48.69     -     -     -     -     -     - 39.70 12.85     -     -     -     -     -     -

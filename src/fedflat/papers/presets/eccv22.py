@@ -46,8 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedflat.papers.presets import eccv22_scenes
-from fedflat.papers.presets.numbers import PublishedCell, rows
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import Preset, PublishedCell, rows
 
 TABLE_2 = {
     "cifar10": """

@@ -18,8 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedflat.papers.presets.eccv22 import ALPHAS, ASAM, SAM, SETTINGS, lda_run
-from fedflat.papers.presets.numbers import PublishedCell, rows
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import Preset, PublishedCell, rows
 
 TABLE_1 = """
     fedavg      93.46 106.14 2.00 1.31

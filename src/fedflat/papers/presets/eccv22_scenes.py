@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedflat.papers.presets.feddrive import CITYSCAPES, IDDA, UNIFORM
-from fedflat.papers.presets.numbers import rows
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import Preset, rows
 
 TABLE_8 = """
     uniform-fedavg      63.31 48.60 65.16 27.38 43.61

@@ -29,8 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fedflat.papers.presets.numbers import PublishedCell, rows
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import Preset, PublishedCell, rows
 
 TABLE_6_2 = """
     uniform-fedavg 45.71±0.37

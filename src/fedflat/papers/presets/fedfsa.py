@@ -41,8 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fedflat.papers.presets.numbers import PublishedCell, rows
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import Preset, PublishedCell, rows
 
 TABLE_1 = """
     fedavg-ft 92.51±0.21 91.59±0.47 81.79±0.61 81.41±0.77 53.70±0.26 41.09±0.14

@@ -52,8 +52,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fedflat.papers.presets.numbers import PublishedCell, rows
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import Preset, PublishedCell, rows
 
 TABLE_3 = """
     fedavg        59.9±0.4  65.7±1.0  28.6±0.7  38.5±0.5  72.6±0.1  37.4±0.2

@@ -18,8 +18,7 @@ from fedflat.papers.presets.fedgloss import (
     method_of,
 )
 from fedflat.papers.presets.fedgloss import presets as accuracies
-from fedflat.papers.presets.numbers import PublishedCell, read, rows
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import Preset, PublishedCell, read, rows
 
 TABLE_1 = """
     cifar10-fedavg-local         9.1 424.2  18.4 483.5 263.2

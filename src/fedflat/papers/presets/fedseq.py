@@ -43,8 +43,7 @@ from dataclasses import replace
 from math import log
 from typing import Any
 
-from fedflat.papers.presets.numbers import PublishedCell, rows
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import Preset, PublishedCell, rows
 
 CIFARS = (
     "cifar10-alpha0", "cifar10-alpha0.2", "cifar10-alpha0.5", "cifar100-alpha0", "cifar100-alpha0.2",

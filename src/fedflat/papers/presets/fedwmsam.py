@@ -29,8 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fedflat.papers.presets.numbers import PublishedCell, rows
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import Preset, PublishedCell, rows
 
 TABLE_1 = """
     fedavg   86.84 82.26 86.25 81.50 78.86 70.05 78.73 64.26

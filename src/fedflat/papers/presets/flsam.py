@@ -30,8 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fedflat.papers.presets.numbers import PublishedCell, rows
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import Preset, PublishedCell, rows
 
 TABLE = """
     fedavg     77.71 75.96 71.68 63.27

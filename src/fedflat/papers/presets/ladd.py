@@ -27,8 +27,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fedflat.papers.presets.numbers import PublishedCell, rows
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import Preset, PublishedCell, rows
 
 TABLE_5_6 = """
     central-oracle      66.64±0.33

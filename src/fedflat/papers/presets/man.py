@@ -38,8 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fedflat.papers.presets.numbers import PublishedCell, rows
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import Preset, PublishedCell, rows
 
 TABLE_1 = """
     fedavg       40.90±0.62(500+) 40.39±0.59(500+) 39.40±0.84(500+)

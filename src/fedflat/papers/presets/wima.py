@@ -35,8 +35,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from fedflat.papers.presets.numbers import PublishedCell, rows
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import Preset, PublishedCell, rows
 
 TABLE_4_22 = """
     fedavg    64.37 69.95 68.50 72.69 23.00 27.91 31.21 34.45 47.41 48.53

@@ -15,6 +15,7 @@ from fedflat.files import Damaged, read_json
 if TYPE_CHECKING:
     from fedflat.papers.reproduce.plan import PlannedCell
 
+
 Row = dict[str, Any]
 SCHEMA = {
     "rows": [

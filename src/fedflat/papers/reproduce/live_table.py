@@ -14,8 +14,15 @@ from rich.text import Text
 from fedflat.errors import printable
 from fedflat.papers.reproduce.plan import TablePlan
 from fedflat.papers.reproduce.scheduler import RunningJob, RunScheduler
-from fedflat.papers.reproduce.summary import TableLine, common_prefix, lines
-from fedflat.papers.reproduce.verdict import DIFFERS, NONE, ORDER, WITHIN
+from fedflat.papers.reproduce.verdict import (
+    DIFFERS,
+    NONE,
+    ORDER,
+    WITHIN,
+    TableLine,
+    common_prefix,
+    lines,
+)
 from fedflat.text_table import duration
 
 PRINT_INTERVAL = 60.0

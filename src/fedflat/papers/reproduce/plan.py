@@ -32,8 +32,7 @@ from fedflat.files import Damaged, hold, unwritable
 from fedflat.papers.measures import FLATNESS, TO_TARGET
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.flatness_file import measured
-from fedflat.papers.reproduce.provenance import provenance
-from fedflat.papers.reproduce.run_sharing import Job, models_of, share
+from fedflat.papers.reproduce.run_sharing import Job, models_of, provenance, share
 from fedflat.settings.execution import ExecutionSettings
 from fedflat.tasks.headline import ACCURACY, Headline
 from fedflat.version import __version__

@@ -1,4 +1,4 @@
-"""One run for several cells.
+"""One run for several cells, and where the program that made it comes from.
 
 Averaged models (WiMA, EMA, the mean of the clients) are evaluated and never sent to clients. Runs
 that differ only in them are the same run. So it is made once, with all of them, and each cell reads
@@ -10,12 +10,18 @@ has at most one of each kind.
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import fedflat
+from fedflat.experiments.run_folder.record import machine
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.registry.specs import parse
+from fedflat.version import __version__
 
 if TYPE_CHECKING:
     from fedflat.experiments.experiment import Experiment
@@ -92,3 +98,37 @@ def _folder(name: str, seed: int, used: set[str]) -> str:
     word = re.sub(r"[^a-z0-9.=+-]+", "-", name.partition("/")[2].lower()).strip("-.")
     names = (f"{word}{ending}/seed-{seed}" for ending in ("", *(f"-{n}" for n in range(2, 1000))))
     return next(one for one in names if one not in used)
+
+
+def provenance() -> dict[str, Any]:
+    """Return version, commit and machine."""
+    return {"fedflat": __version__, "commit": commit(), **machine(), "processor_name": _processor()}
+
+
+@cache
+def commit() -> str | None:
+    """Return the commit of the source, with a + if it was changed. None if it is not a checkout."""
+    home = Path(fedflat.__file__).parent
+    try:
+        _git(home, "ls-files", "--error-unmatch", "version.py")
+        changed = _git(home, "status", "--porcelain", "--", ".")
+        return _git(home, "rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(home: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(home), *words], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def _processor() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None
+    )

@@ -33,8 +33,8 @@ from fedflat.core.seeds import derive, seed_modules
 from fedflat.data.examples import ClientData
 from fedflat.errors import MOST_AT_ONCE, SettingError, number
 from fedflat.registry.specs import register
-from fedflat.simulation.attacks.adam import ModuleAdam
 from fedflat.simulation.attacks.attack import Attack, AttackedRun, AttackState, refuse_elsewhere
+from fedflat.simulation.attacks.feature_network import ModuleAdam
 
 
 def discriminator_loss(real: Tensor, fake: Tensor, noise: float = 0.0) -> Tensor:
