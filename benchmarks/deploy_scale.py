@@ -28,12 +28,12 @@ from fedflat.core.messages import Broadcast, Reply
 from fedflat.deploy.cells import CellLink, CellTransport
 from fedflat.deploy.certificates import SERVER, load_certificate, load_key
 from fedflat.deploy.envelope import Reader, ReplyForm, Signer
+from fedflat.deploy.executor import NetworkPool
 from fedflat.deploy.federation_folder import (
     FederationFolder,
     make_federation,
     read_participant,
 )
-from fedflat.deploy.network_pool import NetworkPool
 from fedflat.deploy.session import Session
 from fedflat.execution.wire_envelope import message_id
 from fedflat.execution.wire_format import Broadcast as SentBroadcast

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fedflat.data.palette import palette
+from fedflat.data.figures import palette
 from fedflat.data.street.film import Journey
 from fedflat.data.street.frame import CLASSES
 

@@ -17,7 +17,7 @@ from fedflat.errors import FedflatError, printable, printable_lines
 from fedflat.experiments.console import ConsoleReporter, reporter_for
 from fedflat.experiments.run_folder.plugins_needed import PluginNeed, changed, missing
 from fedflat.experiments.run_folder.record import identity
-from fedflat.experiments.run_folder.signed import signed, verified
+from fedflat.experiments.run_folder.schema import signed, verified
 from fedflat.papers.reproduce.plan import FILE
 from fedflat.registry.plugins import Plugin
 from papers.reproduce.test_plan import PLAIN, planned

@@ -18,7 +18,7 @@ from fedflat.data.examples import Batch
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
-from fedflat.tasks.regression import Regression
+from fedflat.tasks.classification import Regression
 
 
 @pytest.fixture

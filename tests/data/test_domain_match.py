@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedflat.data.domain_match import domain_table, mutual_information, purity
+from fedflat.experiments.recording.found_domains import domain_table, mutual_information, purity
 
 
 def test_the_same_division_under_other_names_is_perfect() -> None:

@@ -27,7 +27,7 @@ from fedflat.data.files.formats import read_idx
 from fedflat.data.files.paths import FileLayout
 from fedflat.data.files.sources import files
 from fedflat.data.named_set import FileSet
-from fedflat.data.raw import RawSet
+from fedflat.data.named_set import RawSet
 from fedflat.registry.specs import register
 
 

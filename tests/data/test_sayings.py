@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedflat import sayings
-from fedflat.data.sets.sayings import CHANGED, CHANGES, IGNORED, LETTERS, SayingsMaker, encode
+from fedflat.data.sets.synthetic import CHANGED, CHANGES, IGNORED, LETTERS, SayingsMaker, encode
 from fedflat.errors import SettingError
 from fedflat.registry.specs import parse
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import fedflat as ff
-from fedflat.data.palette import palette
+from fedflat.data.figures import palette
 
 STREET = "street(towns=2, clients=9, examples=2, tests=4, width=64, height=32)"
 

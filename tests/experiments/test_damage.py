@@ -286,7 +286,7 @@ def test_a_folder_of_checkpoints_that_is_elsewhere(copy, tmp_path, capsys) -> No
     "place", ["{outside}", "../outside", "a/../../outside", "link/run", "a\0b", ""]
 )
 def test_a_study_stays_in_its_folder(copy, place, tmp_path, capsys) -> None:
-    from fedflat.experiments.run_folder.signed import write_signed
+    from fedflat.experiments.run_folder.schema import write_signed
 
     folder, outside = copy("study"), tmp_path / "outside"
     outside.mkdir()

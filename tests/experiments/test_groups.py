@@ -18,7 +18,7 @@ from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.groups import groups_among, groups_text
 from fedflat.experiments.run_folder.groups import GROUPS, Grouped, read_groups, write_groups
 from fedflat.experiments.run_folder.record import read_record
-from fedflat.experiments.run_folder.signed import signed, verified
+from fedflat.experiments.run_folder.schema import signed, verified
 from fedflat.experiments.study import run_one
 from fedflat.registry.specs import parse
 from fedflat.report import collect

@@ -13,8 +13,8 @@ import pytest
 
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError
+from fedflat.experiments.console import RunLabel, fitted, sentence
 from fedflat.experiments.progress import Progress
-from fedflat.experiments.progress_texts import RunLabel, fitted, sentence
 from fedflat.experiments.results.results import Result, Results
 from fedflat.experiments.results.summary import summarise
 from fedflat.experiments.results.tables import table

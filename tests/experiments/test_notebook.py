@@ -12,7 +12,7 @@ import torch
 
 import fedflat as ff
 from fedflat.errors import SettingError
-from fedflat.experiments.notebook import NotebookReporter, in_notebook
+from fedflat.experiments.console import NotebookReporter, in_notebook
 
 DATA = ff.digits(ff.lda(0.5), clients=6)
 QUICK: dict[str, Any] = {"on": DATA, "model": "logistic", "rounds": 2, "clients_per_round": 2}

@@ -16,11 +16,10 @@ from rich.console import Console
 
 from experiments.small import ON, SIZES, experiment
 from fedflat.experiments import console as progress
-from fedflat.experiments.console import ConsoleReporter
+from fedflat.experiments.console import ConsoleReporter, RunLabel, fitted, sentence
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.progress import PRETRAINING, OnProgress, Progress, Stopwatch, StudyTime
-from fedflat.experiments.progress_texts import RunLabel, fitted, sentence
 from fedflat.experiments.study import Reporter, resume, run_many
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse

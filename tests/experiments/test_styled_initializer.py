@@ -13,8 +13,8 @@ import fedflat as ff
 from experiments.killing import newest
 from experiments.small import begin, final, go_on, kill_when_stopped, rows, start, timeless
 from experiments.stopping import CHECKPOINT
+from fedflat.data.derived import InStyles, Restyled, in_styles
 from fedflat.data.examples import ClientData, Examples
-from fedflat.data.restyled import InStyles, Restyled, in_styles
 from fedflat.data.styles import amplitudes
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment

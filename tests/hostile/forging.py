@@ -14,7 +14,7 @@ from typing import Any
 
 from fedflat.experiments.run_folder.jsonl_log import JsonlLog
 from fedflat.experiments.run_folder.record import _MADE
-from fedflat.experiments.run_folder.signed import sign
+from fedflat.experiments.run_folder.schema import sign
 from fedflat.files import digest
 from report.damage import GONE, WRONG, changed, leaves
 

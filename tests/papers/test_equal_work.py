@@ -10,7 +10,7 @@ import pytest
 
 from fedflat.cli import main
 from fedflat.errors import RunError
-from fedflat.experiments.run_folder.signed import write_signed
+from fedflat.experiments.run_folder.schema import write_signed
 from fedflat.papers.equal_work import grid
 from fedflat.papers.equal_work.cell_run import best_trial, read_cell, run_cell
 from fedflat.papers.equal_work.grid import NAME, Cell, cells

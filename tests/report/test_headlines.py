@@ -10,7 +10,7 @@ from scipy import stats
 
 from fedflat.cli import main
 from fedflat.errors import SettingError
-from fedflat.experiments.results.ranking import RankedRun, lead, leader
+from fedflat.experiments.results.table_styles import RankedRun, lead, leader
 from fedflat.report import collect, write_report
 from fedflat.tasks.headline import Headline
 from report.written_runs import write_headline_run, write_run

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from fedflat.experiments.results.ranking import RankedRun, lead, leader
+from fedflat.experiments.results.table_styles import RankedRun, lead, leader
 from fedflat.report import collect
 from report.written_runs import evaluations, write_rows, write_run
 

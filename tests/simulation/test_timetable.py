@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fedflat.core.failures import AWAY, LATE
 from fedflat.simulation.availability import Trace
 from fedflat.simulation.clock import Clock, Device, Fleet
-from fedflat.simulation.measured import measured
+from fedflat.simulation.devices import measured
 from fedflat.simulation.timing import ChainPlan, ClientLeg, timetable
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from fedflat.analysis.analysis import Result, analyses
 from fedflat.core.json_schema import Schema, check
 from fedflat.experiments.run_folder.jsonl_log import encode
-from fedflat.experiments.run_folder.signed import signed, verified
+from fedflat.experiments.run_folder.schema import signed, verified
 from fedflat.files import Damaged, digest, discard, own_folder, read_json, write_file
 from fedflat.version import __version__
 

@@ -22,9 +22,9 @@ from torch.nn.functional import pad
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.client.piece import EvalModel, eval_model_piece
 from fedflat.data.examples import AnyExamples, Examples
+from fedflat.data.figures import palette
 from fedflat.data.files.pictures import Picture, check_max_pixels, opened, pictures_in
 from fedflat.data.on_disk import OnDisk
-from fedflat.data.palette import palette
 from fedflat.data.scenes.scenes import FrameFiles, Scenes, read_image, unframed
 from fedflat.errors import MAX_PIXELS, DataError, SettingError
 

@@ -12,8 +12,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from fedflat.errors import MOST_RUNS, SettingError, number
-from fedflat.papers.measures import FLATNESS, OF_CLIENTS, reference
 from fedflat.papers.presets import PAPERS, Preset, find, matching, of_paper
+from fedflat.papers.presets.preset import FLATNESS, OF_CLIENTS, reference
 from fedflat.papers.presets.stretch import stretch, unfinished
 from fedflat.papers.presets.table_counts import COUNTS, TableCount
 from fedflat.settings.groups import SETTINGS

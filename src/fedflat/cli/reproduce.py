@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedflat.errors import SettingError, SpellingError, number, printable
+from fedflat.papers.equal_work.grid import COLUMNS, NAME, cells, matching_cells
+from fedflat.papers.equal_work.grid import listing as cell_listing
 from fedflat.papers.reproduce.selection import Table, cells_of, find_table, with_references
 from fedflat.registry.plugins import plugin_words
 
 if TYPE_CHECKING:
     from fedflat.papers.reproduce.cells import TableCell
     from fedflat.papers.reproduce.plan import TablePlan
+
 
 EQUAL_WORK = "flat/equal-gradients"
 """The table whose numbers are ours only: `fedflat.papers.equal_work`."""
@@ -27,8 +30,6 @@ FOOT = "`--cells` takes names like these, or patterns: 'cifar10-cnn-alpha0-{feda
 def reproduce(args: Namespace) -> int:
     """List the cells, run them, or write the tables of finished runs."""
     if args.what == EQUAL_WORK:
-        from fedflat.cli.equal_work import equal_work
-
         return equal_work(args)
     here = args.resume or (
         args.what if args.what and os.path.exists(Path(args.what) / "reproduce.json") else None
@@ -205,3 +206,55 @@ def _word(what: str) -> str:
     return "".join(
         request if request.isalnum() or request in ".=-" else "-" for request in name
     ).strip("-.")
+
+
+OPTIONS = ("add_average", "flatness", "target", "seeds", "rounds", "share", "stretch", "examples")
+"""Options of `reproduce` that would make another table of it."""
+
+
+def equal_work(args: Namespace) -> int:
+    """Run what the options ask for."""
+    given = [f"--{name.replace('_', '-')}" for name in OPTIONS if getattr(args, name)]
+    if given:
+        raise SettingError(
+            f"reproduce: {NAME} has fixed seeds, rounds and measures. Leave out {', '.join(given)}."
+        )
+    if args.list:
+        print(cell_listing(matching_cells(args.cells) if args.cells else cells()))
+        return 0
+    folder = Path(args.out or "runs/reproduce-flat-equal-gradients")
+    if args.table:
+        from fedflat.papers.equal_work.page import page
+
+        print(page(folder), end="")
+        return 0
+    return _run_cell(args, folder)
+
+
+def _run_cell(args: Namespace, folder: Path) -> int:
+    if not args.cells:
+        raise SettingError(
+            f"reproduce: name cells of {NAME}, such as --cells '{next(iter(COLUMNS))}-*', or "
+            "--cells '*' for all; --list lists them."
+        )
+    selected = matching_cells(args.cells)
+    from fedflat.papers.equal_work.cell_run import run_cell
+    from fedflat.papers.reproduce.plan import alone
+
+    if args.data_dir:
+        os.environ["FEDFLAT_DATA"] = str(Path(args.data_dir).resolve())
+    os.nice(args.nice)
+
+    def print_line(text: str) -> None:
+        if not args.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    try:
+        for cell in selected:
+            with alone(folder / cell.name):
+                path = run_cell(cell, folder, print_line, args.checkpoint_every)
+            print(path, flush=True)
+    except KeyboardInterrupt:
+        print("\nCheckpoints were written. The same command continues.", file=sys.stderr)
+        raise
+    return 0

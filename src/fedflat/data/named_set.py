@@ -22,8 +22,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from fedflat.core.seeds import numpy_generator
+from fedflat.data.domains import Domains
 from fedflat.data.examples import Examples
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.files.paths import FileLayout, locate
@@ -31,10 +34,36 @@ from fedflat.data.files.sources import Source
 from fedflat.data.partitions.given import ByUser
 from fedflat.data.partitions.iid import Iid
 from fedflat.data.partitions.partition import Index, Partition
-from fedflat.data.raw import RawSet
 from fedflat.data.splitting import check_cut, federate
-from fedflat.errors import SettingError
+from fedflat.errors import DataError, SettingError
 from fedflat.registry.specs import name_of
+
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class RawSet:
+    """A complete data set: in each tensor the training examples, followed by the test examples."""
+
+    x: Tensor
+    y: Tensor
+    train: int
+    classes: int
+    coarse: Tensor | None = None
+    users: Tensor | None = None
+    """The owner of each example; -1 for test examples without a training owner."""
+    domains: Domains | None = None
+    """The domain of each example, if known."""
+
+
+def labels_below(path: Path, labels: Bytes, classes: int, what: str = "label") -> None:
+    """Refuse labels of classes that do not exist."""
+    wrong = np.flatnonzero(labels >= classes)
+    if len(wrong):
+        raise DataError(
+            f"{path}: {what}s must be below {classes}, found {labels[wrong[0]]} at example "
+            f"{wrong[0]}. It is damaged or of another format."
+        )
 
 
 @dataclass(frozen=True, repr=False)

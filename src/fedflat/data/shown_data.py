@@ -13,8 +13,7 @@ from torch import Tensor
 
 from fedflat.data.domains import Domains
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.data.figures import partition_figure, sizes_figure
-from fedflat.data.palette import MaskSample
+from fedflat.data.figures import MaskSample, partition_figure, sizes_figure
 from fedflat.data.partitions.lda import Lda
 from fedflat.data.places.targets import PlaceFederation, Places
 from fedflat.errors import SettingError

@@ -3,7 +3,7 @@
 A client that connects sends hello, with its version, every few seconds. The server offers the run;
 the client opens its data and describes them; the server sends the job; the client is ready. All of
 it is repeated for a client that comes back, and for all clients after the server has come back.
-Requests and replies are the pool's (`network_pool.py`).
+Requests and replies are the pool's (`executor.py`).
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from fedflat.client.learner import Learner
 from fedflat.core.flat import Model
 from fedflat.core.schedules import Scalar, scalar
 from fedflat.core.weight_files import named_weights
+from fedflat.data.derived import InStyles
 from fedflat.data.federation import DataSpec
-from fedflat.data.restyled import InStyles
 from fedflat.errors import RunError, SettingError, choice, number
 from fedflat.experiments.run_folder.model_files import Named, choose_model, read_model
 from fedflat.experiments.run_folder.record import RunEnd, read_record

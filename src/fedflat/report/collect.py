@@ -33,10 +33,17 @@ from fedflat.experiments.results.scenario import Labels, Scenario, labelled, wit
 from fedflat.experiments.results.summary import Summary
 from fedflat.experiments.results.tables import table
 from fedflat.report import run_command
-from fedflat.report.labels import RunLabels, RunName, run_names
+from fedflat.report.labels import (
+    RunLabels,
+    RunName,
+    add_class_names,
+    add_looks,
+    run_names,
+    shorten_leads,
+    size_facts,
+)
 from fedflat.report.leaderboard import Kind, Leaderboard, boards_of, counted, kind_of
 from fedflat.report.load import ReportRun, add_curvature, load_runs, or_sentence, registered_kinds
-from fedflat.report.looks import add_class_names, add_looks, shorten_leads, size_facts
 from fedflat.report.missing import missing
 from fedflat.report.series import curves, heat_maps, recorded_numbers, score_curves
 from fedflat.tasks.headline import common_target

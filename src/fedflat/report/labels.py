@@ -1,20 +1,23 @@
-"""Labels of runs and models: the method, and the settings in which runs differ."""
+"""Labels of runs and models: the method, and the settings in which runs differ; colours and markers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedflat.analysis.analysis import analyses
 from fedflat.experiments.results.frame import differences, settings
 from fedflat.experiments.results.scenario import (
     Labels,
+    Scenario,
     differing_arguments,
     labelled,
     without_arguments,
 )
+from fedflat.experiments.run_folder.record import RunRecord
 from fedflat.report.load import ReportRun
 
 Named = tuple[str, str]
@@ -139,3 +142,60 @@ def run_names(runs: Sequence[ReportRun], labels: Labels) -> list[RunName]:
             short = label if label != method else without_arguments(method)
             named[place] = RunName(method, label, short, differing, own_arguments)
     return [named[place] for place in range(len(runs))]
+
+
+Document = dict[str, Any]
+LONGEST_NAME = 36
+"""Most letters of a method's name that is printed whole."""
+
+
+def add_looks(document: Document) -> None:
+    """Give each method a number that stands for its colour, dash and mark.
+
+    The same method has the same number in every section. Analyses have that of their method.
+    """
+    names = list(dict.fromkeys(method["name"] for method in document["methods"]))
+    for method in document["methods"]:
+        method["look"] = names.index(method["name"])
+    for kind in (*analyses(), "heatmaps", "groups"):
+        for one in document[kind]:
+            one["look"] = document["methods"][one["method"]]["look"]
+
+
+def shorten_leads(document: Document) -> None:
+    """Use short names for methods with long texts in the first sentence of each section."""
+    for method in document["methods"]:
+        board = document["boards"][method["board"]]
+        shorts = [m["short"] for m in document["methods"] if m["board"] == method["board"]]
+        if len(method["name"]) > LONGEST_NAME and shorts.count(method["short"]) == 1:
+            for one in (board, document):
+                one["lead"] = one["lead"].replace(method["name"], method["short"])
+
+
+def add_class_names(document: Document, scenarios: Sequence[Scenario]) -> None:
+    """Give partitions and groups the names of their classes, where the data set has names."""
+    for kind in ("partition", "groups"):
+        for one in document[kind]:
+            names = scenarios[document["methods"][one["method"]]["board"]].class_names
+            counts = one.get("counts") or one.get("before") or [[]]
+            one["names"] = list(names) if len(names) == len(counts[0]) else []
+
+
+def size_facts(records: Iterable[RunRecord]) -> Document:
+    """The numbers of clients, examples, classes and parameters of these runs, and their models.
+
+    A number is a list with one entry for each value that the runs have; it is empty for runs of
+    versions that did not record it.
+    """
+    found: dict[str, list[Any]] = {
+        name: [] for name in ("clients", "examples", "test_examples", "classes", "parameters")
+    }
+    models: list[str] = []
+    for record in records:
+        for name, values in found.items():
+            value = getattr(record.origin, name)
+            if value and value not in values:
+                values.append(value)
+        model = record.experiment.model or "given in Python"
+        models += [] if model in models else [model]
+    return {**found, "models": models}

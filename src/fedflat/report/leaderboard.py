@@ -14,10 +14,10 @@ from typing import Any
 
 from fedflat.analysis.shown_values import short
 from fedflat.errors import RunError
-from fedflat.experiments.results.ranking import RankedRun, lead, leader
 from fedflat.experiments.results.results import Result, Results
 from fedflat.experiments.results.scenario import Labels, Scenario
 from fedflat.experiments.results.summary import Summary, summarise
+from fedflat.experiments.results.table_styles import RankedRun, lead, leader
 from fedflat.experiments.results.tables import APART, table
 from fedflat.report.labels import run_names
 from fedflat.report.load import load_runs

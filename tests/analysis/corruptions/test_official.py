@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import fedflat as ff
-from fedflat.analysis.corruptions.corruptions import KINDS
+from fedflat.analysis.corruptions.corruptions import KINDS, official
 from fedflat.analysis.corruptions.evaluate import measure
-from fedflat.analysis.corruptions.official import official
 from fedflat.cli import main
 from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData, Examples

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import fedflat as ff
-from fedflat.data.domain_match import mutual_information, purity
 from fedflat.errors import SettingError
+from fedflat.experiments.recording.found_domains import mutual_information, purity
 from fedflat.registry.specs import parse
 
 METRICS = "domain_purity, domain_information, domain_shares, domain_graph, branch_weight"

@@ -26,8 +26,7 @@ from fedflat.execution.workers import Workers
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.recording import Recorder, metrics_of, recording_callback
-from fedflat.experiments.recording.recorder import Metric, RoundView
-from fedflat.experiments.recording.recording import ALL
+from fedflat.experiments.recording.recorder import ALL, Metric, RoundView
 from fedflat.experiments.run_folder.record import read_record, read_rows
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.run_setup import RunSetup

@@ -12,9 +12,8 @@ import pytest
 from fedflat.errors import SpellingError
 from fedflat.experiments.api import experiment
 from fedflat.experiments.prepare import prepare
-from fedflat.papers.measures import FLATNESS, TO_TARGET, reference
 from fedflat.papers.presets import PAPERS, Preset, every, find, matching
-from fedflat.papers.presets.preset import PublishedCell, read, rows
+from fedflat.papers.presets.preset import FLATNESS, TO_TARGET, PublishedCell, read, reference, rows
 from fedflat.papers.presets.table_counts import COUNTS
 from fedflat.registry.specs import parse
 

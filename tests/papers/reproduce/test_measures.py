@@ -11,7 +11,7 @@ import pytest
 
 from fedflat.cli import main
 from fedflat.errors import SettingError, SpellingError
-from fedflat.papers.measures import reference
+from fedflat.papers.presets.preset import reference
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.flatness_file import flatness_path, measured, write_flatness
 from fedflat.papers.reproduce.plan import PlannedCell, open_plan

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fedflat.errors import RunError, SettingError
-from fedflat.experiments.run_folder.signed import signed, verified
+from fedflat.experiments.run_folder.schema import signed, verified
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.export import as_csv, as_json, markdown
 from fedflat.papers.reproduce.plan import (

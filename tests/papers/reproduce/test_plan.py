@@ -13,7 +13,7 @@ import pytest
 from experiments.damaged_files import ODD
 from fedflat.cli import main
 from fedflat.errors import RunError
-from fedflat.experiments.run_folder.signed import signed, verified
+from fedflat.experiments.run_folder.schema import signed, verified
 from fedflat.experiments.run_folder.study_file import read_plan
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.plan import FILE, PlanRequest, TablePlan, alone, new_plan, open_plan

@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedflat.analysis.corruptions.corruptions import COLOURED, KINDS, by_name
+from fedflat.analysis.corruptions.corruptions import COLOURED, KINDS, Official, by_name
 from fedflat.analysis.corruptions.digital import pillow
 from fedflat.analysis.corruptions.noise_and_blur import SEVERITIES, Bytes
-from fedflat.analysis.corruptions.official import Official
 from fedflat.client.learner import Learner
 from fedflat.core.flat import Model
 from fedflat.core.seeds import numpy_generator

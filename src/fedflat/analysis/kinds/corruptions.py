@@ -14,7 +14,7 @@ from fedflat.registry.specs import register
 from fedflat.tasks.headline import Headline
 
 if TYPE_CHECKING:
-    from fedflat.analysis.corruptions.official import Official
+    from fedflat.analysis.corruptions.corruptions import Official
     from fedflat.analysis.loaded_run import LoadedRun
     from fedflat.data.examples import ClientData
 
@@ -100,7 +100,7 @@ class CorruptionsAnalysis(Analysis):
 
 
 def _published(loaded: LoadedRun, scope: Scope) -> Official | None:
-    from fedflat.analysis.corruptions.official import official
+    from fedflat.analysis.corruptions.corruptions import official
 
     return official(loaded.experiment.on) if scope.where == "test" else None
 

@@ -12,8 +12,7 @@ import numpy as np
 from fedflat.data.files.catalogue import CatalogueEntry
 from fedflat.data.files.paths import home
 from fedflat.data.files.sources import FolderSet, OnMessage, UnavailableError
-from fedflat.data.named_set import FileSet
-from fedflat.data.raw import RawSet
+from fedflat.data.named_set import FileSet, RawSet
 from fedflat.errors import DataError
 from fedflat.registry.specs import RegisteredName, registered
 from fedflat.registry.specs import find as find_entry

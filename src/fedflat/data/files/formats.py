@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import torch
 
-from fedflat.data.raw import Bytes, RawSet, labels_below
+from fedflat.data.named_set import Bytes, RawSet, labels_below
 from fedflat.errors import DataError
 from fedflat.files import Damaged, open_bytes, parse_json, read_bytes
 

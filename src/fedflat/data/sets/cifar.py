@@ -15,8 +15,7 @@ from fedflat.data.files.formats import BY_HAND, KRIZHEVSKY, PIXELS, read_cifar
 from fedflat.data.files.paths import FileLayout
 from fedflat.data.files.pictures import check_pillow, opened
 from fedflat.data.files.sources import OnMessage, Source, archive, npm
-from fedflat.data.named_set import FileSet
-from fedflat.data.raw import Bytes, RawSet
+from fedflat.data.named_set import Bytes, FileSet, RawSet
 from fedflat.errors import DataError, choice
 from fedflat.files import Damaged, parse_json, read_bytes
 from fedflat.registry.specs import register

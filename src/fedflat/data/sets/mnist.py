@@ -11,8 +11,7 @@ from fedflat.data.examples import Examples
 from fedflat.data.files.formats import IDX, read_idx_set
 from fedflat.data.files.paths import FileLayout
 from fedflat.data.files.sources import OnMessage, UnavailableError, command, files, npm
-from fedflat.data.named_set import FileSet
-from fedflat.data.raw import RawSet
+from fedflat.data.named_set import FileSet, RawSet
 from fedflat.errors import choice
 from fedflat.registry.specs import register
 

@@ -21,9 +21,8 @@ from fedflat.data.domains import Domains
 from fedflat.data.files.formats import read_leaf
 from fedflat.data.files.paths import FileLayout
 from fedflat.data.files.pictures import opened
-from fedflat.data.named_set import NaturalSet
+from fedflat.data.named_set import Bytes, NaturalSet, RawSet
 from fedflat.data.partitions.partition import Index
-from fedflat.data.raw import Bytes, RawSet
 from fedflat.errors import DataError, shown
 from fedflat.files import open_text
 from fedflat.registry.specs import register

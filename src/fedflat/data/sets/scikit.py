@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedflat.data.named_set import NamedSet
-from fedflat.data.raw import RawSet
+from fedflat.data.named_set import NamedSet, RawSet
 from fedflat.errors import DataError
 from fedflat.registry.specs import register
 

@@ -28,9 +28,8 @@ from fedflat.core.seeds import numpy_generator
 from fedflat.data.federation import Federation
 from fedflat.data.files.formats import read_leaf
 from fedflat.data.files.paths import FileLayout
-from fedflat.data.named_set import NaturalSet, select_owners
+from fedflat.data.named_set import NaturalSet, RawSet, select_owners
 from fedflat.data.partitions.partition import Index
-from fedflat.data.raw import RawSet
 from fedflat.data.splitting import federate
 from fedflat.errors import DataError, choice, number, shown
 from fedflat.files import Damaged, open_bytes, parse_json

@@ -28,10 +28,9 @@ from fedflat.core.seeds import numpy_generator
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import OnDemand
 from fedflat.data.files.paths import FileLayout, locate
-from fedflat.data.named_set import FileSet, select_owners
+from fedflat.data.named_set import FileSet, RawSet, select_owners
 from fedflat.data.partitions.given import ByUser
 from fedflat.data.partitions.partition import Partition
-from fedflat.data.raw import RawSet
 from fedflat.errors import MOST_AT_ONCE, DataError, SettingError, number, shown
 from fedflat.files import open_text
 from fedflat.registry.specs import register

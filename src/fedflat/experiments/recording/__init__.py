@@ -5,6 +5,6 @@ One module per metric, each found by being there: a metric is a frozen dataclass
 ``register("metric", ...)``. Start reading in `recorder.py`, which has the base class.
 """
 
-from fedflat.experiments.recording.recording import Recorder, metrics_of, recording_callback
+from fedflat.experiments.recording.recorder import Recorder, metrics_of, recording_callback
 
 __all__ = ["Recorder", "metrics_of", "recording_callback"]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from fedflat.data.info import VALIDATION
 from fedflat.errors import SettingError, nearest
-from fedflat.experiments.results.ranking import CHANCE
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.summary import DROP, MAIN, STD, Summary
 from fedflat.experiments.results.table_styles import (
     BOLD,
+    CHANCE,
     STYLES,
     TableContent,
     best_in_columns,

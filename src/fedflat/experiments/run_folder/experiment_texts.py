@@ -9,7 +9,7 @@ from typing import Any
 from fedflat.composition.info import MethodInfo, method_info
 from fedflat.data.info import DataInfo, data_info
 from fedflat.experiments.run_folder.plugins_needed import PluginNeed
-from fedflat.experiments.run_folder.signed import sign
+from fedflat.experiments.run_folder.schema import sign
 from fedflat.settings.setting import Setting
 from fedflat.tasks.headline import Headline
 

@@ -22,7 +22,7 @@ from fedflat.data.on_disk import OnDisk
 from fedflat.data.scenes.scenes import Scenes
 from fedflat.errors import RunError
 from fedflat.experiments.run_folder.record import ModelInput, Origin, Preparation
-from fedflat.experiments.run_folder.signed import sign
+from fedflat.experiments.run_folder.schema import sign
 from fedflat.experiments.run_setup import RunSetup
 
 LOOKED_AT = 3

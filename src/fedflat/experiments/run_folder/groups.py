@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.core.json_schema import check
-from fedflat.experiments.run_folder.signed import verified, write_signed
+from fedflat.experiments.run_folder.schema import verified, write_signed
 from fedflat.files import Damaged, read_json
 
 GROUPS = "groups.json"

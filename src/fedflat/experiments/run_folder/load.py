@@ -1,16 +1,4 @@
-"""The model of a run folder as a module.
-
-``groups.json``: the groups of clients in a run, and the classes that each client holds, so that
-groups can be shown without the data.
-
-    {"run": ..., "by": "greedy(psi='labels')", "clients": 4, "groups": [[0, 3], [1, 2]], "counts":
-    [[80, 15], ...],
-     "digest": ...}
-
-``counts`` has the number of examples of each class, client by client. It is null if examples have
-no class, or if there are too many clients. A simulation knows it; a server would not. ``run`` is
-the identity of the run, ``digest`` that of the file.
-"""
+"""The model of a run folder as a module."""
 
 from __future__ import annotations
 

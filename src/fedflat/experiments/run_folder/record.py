@@ -34,8 +34,7 @@ from fedflat.errors import RunError, SettingError, printable
 from fedflat.experiments.run_folder.checkpoints import Store, TensorFile
 from fedflat.experiments.run_folder.experiment_texts import ExperimentInfo, ExperimentTexts
 from fedflat.experiments.run_folder.jsonl_log import LOGS, JsonlLog, LogPosition, Row
-from fedflat.experiments.run_folder.schema import CHECKPOINT, OF_ANY_VERSION, RUN
-from fedflat.experiments.run_folder.signed import sign
+from fedflat.experiments.run_folder.schema import CHECKPOINT, OF_ANY_VERSION, RUN, sign
 from fedflat.files import Damaged, parse_json, read_file, write_file
 from fedflat.tasks.headline import Headline
 from fedflat.version import __version__

@@ -14,8 +14,7 @@ from fedflat.data.files.paths import data_place
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
 from fedflat.experiments.run_folder.record import parse_known, read_content, read_record
-from fedflat.experiments.run_folder.schema import STUDY
-from fedflat.experiments.run_folder.signed import verified, write_signed
+from fedflat.experiments.run_folder.schema import STUDY, verified, write_signed
 from fedflat.files import Damaged
 from fedflat.version import __version__
 

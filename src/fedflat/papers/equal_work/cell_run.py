@@ -32,7 +32,7 @@ from fedflat.experiments.execution_config import ExecutionConfig, executor_text
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.record import read_record, read_rows
-from fedflat.experiments.run_folder.signed import verified, write_signed
+from fedflat.experiments.run_folder.schema import verified, write_signed
 from fedflat.experiments.study import resume, run_one
 from fedflat.files import Damaged, write_file
 from fedflat.papers.equal_work.grid import SEEDS, TRIAL_SEED, Cell, cells

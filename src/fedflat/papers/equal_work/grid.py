@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fedflat.errors import SpellingError, nearest
-from fedflat.experiments.run_folder.signed import sign
+from fedflat.experiments.run_folder.schema import sign
 from fedflat.papers.reproduce.selection import expand_patterns, matches
 
 if TYPE_CHECKING:

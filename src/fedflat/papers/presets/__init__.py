@@ -14,7 +14,7 @@ values are not printed, and stand-ins for data that only their authors have are 
 number.
 
 A preset can also report the rounds to a target or the curvature of a run's model
-(`fedflat.papers.measures`). Its run is that of another cell, and `fedflat reproduce` makes it once.
+(`fedflat.papers.presets.preset`). Its run is that of another cell, and `fedflat reproduce` makes it once.
 
 Torch is imported only when the experiment of a preset is made.
 """

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fedflat.errors import SettingError, SpellingError, nearest, number, shown
-from fedflat.papers.measures import FLATNESS, TO_TARGET
-from fedflat.papers.presets.preset import Preset
+from fedflat.papers.presets.preset import FLATNESS, TO_TARGET, Preset
 
 if TYPE_CHECKING:
     from fedflat.experiments.experiment import Experiment
@@ -40,7 +39,7 @@ class TableCell:
     measure: str = "accuracy"
     """The reported score: "accuracy", or another headline, over the last rounds; the headline on
     a further test set, as in "tests.unseen"; "personal", the personalized score of the best round;
-    or a name in `fedflat.papers.measures`.
+    or a name in `fedflat.papers.presets.preset`.
     """
     target: float | str | None = None
     """The score to reach, for "rounds", "cost" and "speedup": a number in the unit of the

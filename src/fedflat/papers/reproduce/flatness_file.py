@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedflat.core.json_schema import NUMBER, check
-from fedflat.experiments.run_folder.signed import verified, write_signed
+from fedflat.experiments.run_folder.schema import verified, write_signed
 from fedflat.files import Damaged, read_json
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from fedflat.analysis.analysis import OnProgress, Scope
 from fedflat.analysis.kinds.curvature import CurvatureAnalysis
 from fedflat.analysis.kinds.local_global import LocalGlobalAnalysis
 from fedflat.analysis.loaded_run import LoadedRun
-from fedflat.papers.measures import OF_CLIENTS
+from fedflat.papers.presets.preset import OF_CLIENTS
 from fedflat.papers.reproduce.flatness_file import (
     key_of,
     measured,

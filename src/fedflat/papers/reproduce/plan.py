@@ -24,12 +24,11 @@ from fedflat.core.json_schema import damaged, read_checked
 from fedflat.errors import RunError, SettingError, number, shown
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.record import read_record, same_version
-from fedflat.experiments.run_folder.schema import HEADLINE
-from fedflat.experiments.run_folder.signed import verified, write_signed
+from fedflat.experiments.run_folder.schema import HEADLINE, verified, write_signed
 from fedflat.experiments.run_folder.study_file import PlannedRun, check_inside, read_plan
 from fedflat.experiments.run_folder.study_file import new_plan as new_study
 from fedflat.files import Damaged, hold, unwritable
-from fedflat.papers.measures import FLATNESS, TO_TARGET
+from fedflat.papers.presets.preset import FLATNESS, TO_TARGET
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.flatness_file import measured
 from fedflat.papers.reproduce.run_sharing import Job, models_of, provenance, share

@@ -20,8 +20,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from fedflat.errors import SettingError, SpellingError, nearest
-from fedflat.papers.measures import reference
 from fedflat.papers.presets import PAPERS, every, find
+from fedflat.papers.presets.preset import reference
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.table_file import read_table
 

@@ -13,7 +13,7 @@ from fedflat.errors import RunError
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.jsonl_log import Row
 from fedflat.experiments.run_folder.record import read_record, read_rows
-from fedflat.papers.measures import reference
+from fedflat.papers.presets.preset import reference
 from fedflat.papers.reproduce.flatness_file import measured
 from fedflat.papers.reproduce.plan import PlannedCell
 

@@ -34,7 +34,7 @@ from typing import Any
 
 from fedflat.errors import LARGEST, DataError, nearest
 from fedflat.files import Damaged, parse_json, parse_toml, read_bytes
-from fedflat.papers.measures import FLATNESS, SETS, TO_TARGET
+from fedflat.papers.presets.preset import FLATNESS, SETS, TO_TARGET
 from fedflat.papers.reproduce.cells import TESTS, TableCell
 from fedflat.registry.specs import parse
 from fedflat.tasks.headline import Headline
