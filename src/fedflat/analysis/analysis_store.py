@@ -47,7 +47,6 @@ class AnalysisStore:
         return self.folder / f"{kind}-{digest(text.encode()).hex()[:12]}.json"
 
     def result(self, kind: str, settings: Settings) -> Result | None:
-        """Return the stored result of an analysis with these settings, or None."""
         return self._read(read_analysis, self.path(kind, settings), kind, settings).get("result")
 
     def save(self, kind: str, settings: Settings, result: Result, seconds: float) -> Path:
@@ -73,7 +72,6 @@ class AnalysisStore:
         )
 
     def save_partial(self, kind: str, settings: Settings, partial: Any) -> None:
-        """Write a partial result."""
         self._write(
             self._part(self.path(kind, settings)),
             {"kind": kind, "settings": settings, "found": partial},

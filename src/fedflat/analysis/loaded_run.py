@@ -46,7 +46,6 @@ class LoadedRun:
 
     @cached_property
     def setup(self) -> RunSetup:
-        """Data and learner of the run."""
         with remembered(self.record.origin.place):
             setup = prepare(self.experiment)
             check_same_origin(self.folder, self.record.origin, origin_of(setup))
@@ -58,12 +57,10 @@ class LoadedRun:
 
     @cached_property
     def record(self) -> RunRecord:
-        """The content of run.json."""
         return read_record(self.folder)
 
     @property
     def end(self) -> RunEnd:
-        """The files of a finished run."""
         assert self.record.end is not None
         return self.record.end
 
@@ -90,7 +87,6 @@ class LoadedRun:
 
     @cached_property
     def checkpoint_round(self) -> int | None:
-        """Round of the last checkpoint, if the run is not finished."""
         return self.state.round if self.record.running else None
 
     @property

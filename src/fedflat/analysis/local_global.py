@@ -98,12 +98,10 @@ class LocalGlobal:
 
     @cached_property
     def union(self) -> ClientData:
-        """The training examples of all clients."""
         return self.setup.fed.pooled().data(0)
 
     @cached_property
     def used(self) -> ClientData:
-        """The examples of the union that are used."""
         return self.union if self.examples is None else subset(self.union, self.examples, self.seed)
 
     def rows(

@@ -90,8 +90,6 @@ OWN = (0, 0)
 
 @dataclass(frozen=True)
 class Prediction:
-    """The predicted mask or class of one image."""
-
     path: Path
     shares: dict[str, float]
     """Share of each class in the mask, the largest first; or probability of each class."""
@@ -150,7 +148,6 @@ class Predictor:
 
     @cached_property
     def segments(self) -> bool:
-        """True if each pixel has a class."""
         return self.loaded.setup.exp.task.segments
 
     @cached_property
@@ -164,7 +161,6 @@ class Predictor:
 
     @cached_property
     def colours(self) -> Bytes:
-        """Colours of the classes in masks."""
         return palette(self.names, len(self.names))
 
     def look(self, path: Path) -> Prediction:

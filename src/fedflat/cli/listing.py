@@ -183,7 +183,6 @@ def listing(kind: str) -> str:
 
 
 def build_listing(kind: str) -> str:
-    """All items of a kind, from the registry."""
     if kind in _LISTINGS:
         return _LISTINGS[kind]()
     entries = _entries(kind)

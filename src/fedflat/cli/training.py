@@ -108,7 +108,6 @@ def _begin(args: Namespace, methods: list[str]) -> tuple[Path, list[Result]]:
 
 
 def _headlines(folder: Path) -> list[Headline]:
-    """The headline scores of the runs in a folder."""
     try:
         return [read_record(run).headline for run in runs_in(folder)]
     except RunError:  # which `resume` reports
@@ -217,7 +216,6 @@ def _conclude(results: list[Result], args: Namespace, folder: Path) -> None:
 
 
 def fresh_folder(methods: list[str]) -> Path:
-    """A new folder in runs/."""
     word = re.sub(r"\W+", "-", methods[0].partition("(")[0].partition("+")[0].strip()) or "run"
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{word}{'-and-others' if len(methods) > 1 else ''}"
     place, extra = Path("runs") / name, 1

@@ -72,7 +72,6 @@ class DomainNumbers:
         return prod(map(len, self.values))
 
     def of(self, domains: Domains) -> Tensor:
-        """The number of each example's domain."""
         known = {domain: self._number(domain) for domain in set(domains.each)}
         return torch.tensor([known[domain] for domain in domains.each], dtype=torch.long)
 

@@ -18,8 +18,6 @@ Domain = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Domains:
-    """The domains of a list of examples."""
-
     facets: tuple[str, ...]
     """Names of the facets, such as town, weather and vehicle."""
     each: tuple[Domain, ...]

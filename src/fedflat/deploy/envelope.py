@@ -64,7 +64,6 @@ class Signer:
         self._last: tuple[bytes, bytes] = (b"", sha256(b"").digest())
 
     def seal(self, to: str, kind: str, session: str, body: bytes = b"", **fields: Any) -> bytes:
-        """Return the bytes of a message."""
         from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
         from cryptography.hazmat.primitives.hashes import SHA256
 

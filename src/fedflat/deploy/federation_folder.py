@@ -56,8 +56,6 @@ CLIENTS, PARTICIPANTS, RUNS = "clients", "participants", "runs"
 
 @dataclass(frozen=True)
 class FederationFolder:
-    """A federation as its server sees it."""
-
     path: Path
     name: str
     host: str
@@ -134,7 +132,6 @@ class Participant:
 
     @property
     def url(self) -> str:
-        """The address of the server."""
         return f"grpc://{self.host}:{self.port}"
 
     def write_credentials(self, folder: Path) -> dict[str, str]:
@@ -153,7 +150,6 @@ class Participant:
 def make_federation(
     path: Path, host: str, port: int, clients: Sequence[str], *, days: int, tls: bool
 ) -> FederationFolder:
-    """Make the folder of a new federation, with a file for each client."""
     if (path / "federation.json").exists():
         raise SettingError(f"{path} is a federation already. Add clients to it, or name another.")
     path.mkdir(parents=True, exist_ok=True)

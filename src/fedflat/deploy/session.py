@@ -275,7 +275,6 @@ class Session:
             self.pump(STEP)
 
     def close(self) -> None:
-        """Disconnect from all clients."""
         self._status.write(closed=True)
         self.transport.close()
         SESSIONS.pop(self.run, None)

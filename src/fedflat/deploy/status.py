@@ -97,7 +97,6 @@ def read_status(folder: Path) -> dict[str, Any]:
 
 
 def status_text(folder: Path) -> str:
-    """The status as people read it."""
     found = read_status(folder)
     ago = time.time() - found["time"]
     state = found["state"]

@@ -58,7 +58,6 @@ PACKAGES = ("nvflare", "cryptography", "grpc")
 
 
 def missing_packages() -> list[str]:
-    """The packages of the extra that are not installed."""
     return [name for name in PACKAGES if find_spec(name) is None]
 
 

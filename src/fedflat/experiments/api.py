@@ -229,7 +229,6 @@ def resume(
 
 
 def execution_of(settings: Mapping[str, Any]) -> tuple[ExecutionConfig, dict[str, Any]]:
-    """Split settings into those of execution and the others."""
     others: dict[str, Any] = dict(settings)
     return ExecutionConfig(
         **{one.name: others.pop(one.name) for one in MACHINE if one.name in others}

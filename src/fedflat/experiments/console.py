@@ -188,7 +188,6 @@ SHOWN = 12
 
 
 def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
     found = sys.modules.get("IPython")
     shell = found.get_ipython() if found is not None else None
     return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
@@ -225,7 +224,6 @@ class NotebookReporter:
             self._show()
 
     def announce(self, exp: Experiment, place: int, total: int) -> OnProgress:
-        """A run begins."""
         which = RunLabel(repr(exp.method), exp.seed, place, total, exp.headline)
         self.runs[which] = Progress(0, exp.rounds)
         self._show()
@@ -255,7 +253,6 @@ class NotebookReporter:
             self.handle.update(shown)
 
     def text(self) -> str:
-        """One line a run."""
         lines = [
             printable(f"{which.title}: {sentence(progress, which.headline)}")
             for which, progress in self._last()
@@ -341,7 +338,6 @@ class ConsoleReporter:
             self.console.print("\n".join(broken), markup=False, soft_wrap=True)
 
     def announce(self, exp: Experiment, place: int, total: int) -> OnProgress:
-        """A run begins."""
         which = RunLabel(repr(exp.method), exp.seed, place, total, exp.headline)
         return self._lively(which, exp.rounds) if self.live else self._plainly(which)
 

@@ -46,8 +46,6 @@ SMALL: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check."""
-
     name: str
     status: str
     """"ok", "FAILED", "skipped", or a number with its unit."""
@@ -95,7 +93,6 @@ def facts(device: str) -> list[str]:
 def findings(
     device: str, methods: Sequence[str] | None = None, *, speed: bool = True
 ) -> Iterator[Finding]:
-    """All checks, as they are done."""
     every = [entry.name for entry in registered("method", plugins=False)]
     for method in every if methods is None else methods:
         yield _checked(f"{method} on {device} and on the CPU", _against_cpu, device, method)

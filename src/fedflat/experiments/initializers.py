@@ -127,7 +127,6 @@ class FromWeights(LoadedWeights):
             ) from None
 
     def digest(self) -> str:
-        """Return the digest of the file."""
         return digest(self._content()).hex()
 
     def _content(self) -> bytes:
@@ -238,7 +237,6 @@ class Pretrained(Initializer):
 
     @property
     def describers(self) -> tuple[MeanStyle, ...]:
-        """The clients' styles, if ``styles`` is set."""
         if isinstance(self.styles, MeanStyle):
             return (self.styles,)
         return (MeanStyle(),) if self.styles else ()

@@ -68,7 +68,6 @@ def open_exchanges(setup: RunSetup, pool: Pool) -> Exchanges:
 
 
 def exchange_kind(setup: RunSetup) -> Callable[..., Exchange]:
-    """The exchange that the topology needs."""
     exp, topology = setup.exp, setup.exp.topology
     if not topology.synchronous:
         return partial(AsyncExchange, server=setup.server, lr=exp.lr)

@@ -88,7 +88,6 @@ def check_devices(exp: Experiment, population: ClientPopulation) -> None:
 
 
 def open_registry(fed: Federation) -> ClientRegistry:
-    """Open the client registry of a federation."""
     return ClientRegistry(
         fed.population,
         fed.size,

@@ -413,5 +413,4 @@ def folder_names(experiments: Sequence[Experiment]) -> list[str]:
 
 
 def slug(text: str) -> str:
-    """A text as the name of a folder."""
     return re.sub(r"[^a-z0-9.=]+", "-", text.lower()).strip("-")[:60]

@@ -82,7 +82,6 @@ class ClippedNoise(Piece):
             )
 
     def upload(self, v: ClientContext, delta: Tensor) -> Tensor:
-        """Return the clipped update with noise."""
         delta = clipped(delta, self.clip)
         std = float(v.inbox[STD])
         if not std:

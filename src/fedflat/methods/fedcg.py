@@ -157,7 +157,6 @@ class Branches(Piece):
         return self.domains if self.labels == ORACLE else 0
 
     def module(self, build: BuildNetwork, sample: Tensor) -> nn.Module:
-        """Return the network with branches and the student."""
         network = build()
         names = layers_with_branches(network, self.layers, sample)
         how = BranchSettings(
@@ -282,7 +281,6 @@ class ClientBranches(Branches):
         return (TrainedParameters(self.epochs, self.domains),)
 
     def shared_with_clients(self, descriptions: Descriptions) -> Mapping[str, Tensor]:
-        """Return the domain of each client."""
         vectors = torch.stack([one.cpu() for one in descriptions[self.describers[0]]])
         return {"domains": torch.from_numpy(k_means(vectors.double().numpy(), self.domains, 0))}
 

@@ -57,8 +57,6 @@ class CharLstm(ModelSpec):
 
 
 class CharLSTMNet(nn.Module):
-    """The network of `CharLstm`."""
-
     recorded_as = "Net"
     """The class name in the digests of run folders."""
 
@@ -112,8 +110,6 @@ class WordLstm(ModelSpec):
 
 
 class WordLSTMNet(nn.Module):
-    """The network of `WordLstm`."""
-
     def __init__(self, words: int, embedding: int, hidden: int) -> None:
         super().__init__()
         self.words = nn.Embedding(words, embedding)
@@ -122,7 +118,6 @@ class WordLSTMNet(nn.Module):
         self.fc2 = nn.Linear(embedding, words)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the next words."""
         out: Tensor = self.fc2(self.fc1(self.lstm(self.words(x))[0]))
         return out
 

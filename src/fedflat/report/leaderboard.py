@@ -38,8 +38,6 @@ def kind_of(result: Result) -> Kind:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """The methods of one section."""
-
     scenario: Scenario
     headline: Headline
     target: float | None
@@ -75,7 +73,6 @@ class Leaderboard:
 
     @property
     def kinds(self) -> list[Kind]:
-        """The methods of the section."""
         return [(summary.method, self.scenario, self.headline) for summary in self.summaries]
 
     def as_json(self, kinds: Sequence[Kind], among: Sequence[Leaderboard]) -> dict[str, Any]:

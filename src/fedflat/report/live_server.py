@@ -123,7 +123,6 @@ class LiveServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """The address to type into a browser."""
         return f"http://127.0.0.1:{self.server_port}/"
 
     def server_bind(self) -> None:
@@ -138,14 +137,11 @@ class LiveServer(ThreadingHTTPServer):
 
 
 class PageHandler(BaseHTTPRequestHandler):
-    """One question of a browser."""
-
     server: LiveServer
     timeout = 30
     server_version, sys_version = "fedflat", ""
 
     def do_GET(self) -> None:
-        """The page, or what it shows."""
         self._answer(with_body=True)
 
     def do_HEAD(self) -> None:

@@ -50,8 +50,6 @@ class Unusable(ValueError):
 
 @dataclass(frozen=True)
 class ShownAnalysis:
-    """One finished analysis of one run."""
-
     kind: str
     model: str
     """Which model was analysed; empty if the analysis is of no model."""

@@ -147,7 +147,6 @@ class Trace(Availability):
         refuse_missing("trace", self.path, self._spans, population)
 
     def digest(self) -> str:
-        """Return the digest of the file."""
         return digest_of("trace", self.path)
 
     def stays(self, client: int, seed: int, at: float) -> float | None:

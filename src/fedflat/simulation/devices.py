@@ -181,7 +181,6 @@ class Measured(Clock):
         refuse_missing("measured", self.path, self._devices, population)
 
     def digest(self) -> str:
-        """Return the digests of its files."""
         return " ".join(filter(None, [digest_of("measured", self.path), super().digest()]))
 
     def device(self, client: int, seed: int) -> Device:

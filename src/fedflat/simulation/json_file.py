@@ -24,7 +24,6 @@ def check_path(owner: str, path: object) -> None:
 
 
 def content_of(owner: str, path: str) -> bytes:
-    """Return the bytes of the file."""
     try:
         content = read_file(Path(os.path.expanduser(path)))
     except Damaged as error:

@@ -59,7 +59,6 @@ class Search:
         return replace(self, settings={"eval_every": every, "eval_last": last, **self.settings})
 
     def families(self) -> list[Family]:
-        """The methods with their axes."""
         return families(self.methods, self.settings, "sweep")
 
 

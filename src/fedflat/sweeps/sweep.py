@@ -220,7 +220,6 @@ def planned(
 
 
 def _with_validation(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, with a validation set if the data have none."""
     on = settings["on"]
     if (
         "validation" in settings

@@ -201,7 +201,6 @@ def frost(x: Images, setting: tuple[float, float], rng: np.random.Generator) -> 
 
 
 def sheet(n: int, height: int, width: int, rng: np.random.Generator) -> Images:
-    """Return `n` sheets of frost ``(n, 1, height, width)`` from 0 to 1."""
     side = max(height, width)
     haze = plasma(n, side, 1.6, rng)[:, :, :height, :width]
     rows, columns = (np.arange(length, dtype=np.float32) / side for length in (height, width))

@@ -62,7 +62,6 @@ class FolderLayout:
         ]
 
     def missing(self, folder: Path) -> list[str]:
-        """The needed files that are not in ``folder``."""
         return [part for part in self.needed if next(folder.glob(part), None) is None]
 
     def find(self) -> Path | None:

@@ -91,7 +91,6 @@ def unpack(path: Path, folder: Path) -> None:
 
 
 def command(words: list[str], folder: Path) -> None:
-    """Run a program in ``folder``."""
     if shutil.which(words[0]) is None:
         raise UnavailableError(f"{words[0]} is not installed")
     try:

@@ -49,7 +49,6 @@ def proximity(
     rule: str = "any",
     valid: Validity = Validity(),
 ) -> Clients:
-    """Clients of neighbouring sequences, city by city."""
     clients: Clients = []
     for members in by_city(sequences).values():
         clients += _near_each_other(sequences, members, radius, pick, rule, valid)

@@ -82,12 +82,10 @@ class Places:
 
     @property
     def queries(self) -> Tensor:
-        """Positions of the queries in the list."""
         return self._all if self.roles is None else (self.roles == QUERY).nonzero().squeeze(1)
 
     @property
     def database(self) -> Tensor:
-        """Positions of the database in the list."""
         return self._all if self.roles is None else (self.roles == DATABASE).nonzero().squeeze(1)
 
     @property

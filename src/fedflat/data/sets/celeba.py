@@ -47,8 +47,6 @@ FEWEST = 5
 
 @dataclass(frozen=True)
 class FaceRow:
-    """An image, its celebrity, and its class."""
-
     name: str
     owner: str
     label: int

@@ -128,7 +128,6 @@ class Msls(FolderSet):
         self.continent_of()
 
     def words(self, name: str) -> tuple[str, ...]:
-        """The words of an argument with commas."""
         text = getattr(self, name)
         if not isinstance(text, str):
             raise SettingError(f"msls: {name} must be words with commas between, found {text!r}.")

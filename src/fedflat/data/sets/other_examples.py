@@ -205,7 +205,6 @@ class Unlabelled(Targetless):
 
 
 def without_targets(examples: AnyExamples) -> AnyExamples:
-    """The same inputs without targets."""
     return Unlabelled(examples.with_blank_targets())
 
 

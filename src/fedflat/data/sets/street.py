@@ -156,7 +156,6 @@ class Street(DataSpec):
             number("street", "seed", self.seed, low=0, high=LARGEST_SEED, whole=True)
 
     def words(self, name: str) -> tuple[str, ...]:
-        """The words of an argument with commas."""
         text = getattr(self, name)
         if not isinstance(text, str):
             raise SettingError(

@@ -130,7 +130,6 @@ class Transformed(DerivedSet):
 
     @property
     def count(self) -> int:
-        """The number of domains."""
         return prod(getattr(self, name) for name in KINDS)
 
     def open(self, seed: int) -> PartitionedFederation:

@@ -75,7 +75,6 @@ class WallHits:
 
 
 def raise_walls(frame: StreetFrame, town: Town) -> None:
-    """Render the houses."""
     shots = frame.shots
     hits = _meet(shots, town.houses)
     layers = _peel(shots, hits)

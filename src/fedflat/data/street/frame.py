@@ -126,7 +126,6 @@ class Shots:
         return right.astype(np.float32, copy=False), ahead.astype(np.float32, copy=False)
 
     def rightward(self, shot: Index, east: Array, north: Array) -> Array:
-        """The rightward component of directions in a shot."""
         return np.asarray(east * self._y.take(shot) - north * self._x.take(shot))
 
     def around(self, place: Array, reach: float) -> Index:

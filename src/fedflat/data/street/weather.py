@@ -110,7 +110,6 @@ class Light:
 
     @classmethod
     def sample(cls, weather: Weather, rng: np.random.Generator) -> Light:
-        """A random time of the day."""
         return cls(
             weather,
             float(rng.uniform(0, 360)),

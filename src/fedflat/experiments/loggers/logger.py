@@ -188,12 +188,10 @@ class LoggedRunFolder(RunFolder):
         return self.run_folder.description_store()
 
     def write(self, row: Row) -> None:
-        """Write an evaluation and log it."""
         self.run_folder.write(row)
         self._call(lambda logger: logger.row(row["round"], numbers(row)))
 
     def write_recorded(self, row: Row) -> None:
-        """Write recorded metrics and log them."""
         self.run_folder.write_recorded(row)
         self._call(lambda logger: logger.row(row["round"], numbers(row)))
 
@@ -201,7 +199,6 @@ class LoggedRunFolder(RunFolder):
         self.run_folder.checkpoint(run, force=force)
 
     def change_execution(self, execution: Mapping[str, Any]) -> None:
-        """Record other settings of execution in the run folder."""
         self.run_folder.change_execution(execution)
 
     def finish(self, status: str, models: Mapping[str, Named]) -> None:

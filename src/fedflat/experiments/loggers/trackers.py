@@ -149,7 +149,6 @@ class Wandb(Logger):
         )
 
     def row(self, round: int, numbers: Mapping[str, float]) -> None:
-        """Log with the round as the step."""
         self.run.log(dict(numbers), step=round)
 
     def end(self, status: str) -> None:

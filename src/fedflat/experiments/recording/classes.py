@@ -65,7 +65,6 @@ class Classes(Metric):
             )
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
-        """The accuracies, if the round is evaluated."""
         if not s.due:
             return {}
         s.setup.job.learner.load(new.model)
@@ -156,7 +155,6 @@ class Features(Metric):
         return f"one forward pass over the data of {clients} every evaluation"
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
-        """The means, if the round is evaluated."""
         if not s.due:
             return {}
         learner, fed = s.setup.job.learner, s.setup.fed

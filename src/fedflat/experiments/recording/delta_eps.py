@@ -50,5 +50,4 @@ class DeltaEps(Metric):
         )
 
     def on_round_end(self, s: RoundView, new: StepResult) -> RecordedValues:
-        """The value that the method wrote."""
         return {self.key: new.metrics[NOTE]} if NOTE in new.metrics else {}

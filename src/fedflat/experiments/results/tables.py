@@ -119,7 +119,6 @@ def different_scores(headlines: Iterable[Headline]) -> str:
 
 
 def _columns(summaries: Sequence[Summary], target: float | None) -> list[Column]:
-    """The columns that these summaries have values for."""
     headline, text = summaries[0].headline, summaries[0].headline.format
     higher = headline.higher_is_better
     tests = _tests(summaries)
@@ -335,7 +334,6 @@ def _by_domain(
 
 
 def _by_class(summaries: Sequence[Summary], like: TableContent) -> TableContent:
-    """The IoU of each class."""
     headline = summaries[0].headline
     names = list(dict.fromkeys(name for summary in summaries for name in summary.classes))
     rows = [

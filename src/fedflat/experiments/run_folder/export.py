@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NamedInput:
-    """An input of an exported model."""
-
     name: str
     shape: tuple[int, ...]
     """The shape of one example."""
@@ -146,7 +144,6 @@ class ModelCard:
         return found
 
     def normalization(self) -> str:
-        """The normalization of inputs, in words."""
         known = self.prepared
         if known is None:
             return "outside: not recorded"

@@ -80,7 +80,6 @@ class RunFolder:
         """Store the groups of clients, if there are any."""
 
     def write(self, row: Row) -> None:
-        """Add an evaluation."""
         self.rows.append(row)
 
     def write_recorded(self, row: Row) -> None:

@@ -184,7 +184,6 @@ def sign(value: object) -> str:
 
 
 def signed(content: dict[str, Any]) -> dict[str, Any]:
-    """The content of a file with its digest."""
     return {**content, "digest": sign(content)}
 
 

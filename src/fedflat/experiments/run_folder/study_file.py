@@ -88,7 +88,6 @@ class StudyPlan:
 def new_plan(
     runs: Sequence[PlannedRun], execution: Mapping[str, Any], target: float | None = None
 ) -> StudyPlan:
-    """The plan of a study that begins now."""
     return StudyPlan(tuple(runs), execution, data_place(), target)
 
 

@@ -75,7 +75,6 @@ def write_cell(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_cell(path: Path) -> dict[str, Any]:
-    """Read and check the file of a cell."""
     found = read_checked(path, SCHEMA, ADVICE)
     try:
         content = verified(found)
@@ -168,7 +167,6 @@ def _refuse_other_grid(cell: Cell, home: Path) -> None:
 
 
 def _run(exp: Experiment, place: Path, pause: float, until: int | None = None) -> Result:
-    """Start or continue a run."""
     if (place / "run.json").exists():
         return resume(place, checkpoint_every=pause, until=until)[0]
     config = ExecutionConfig(record="drift", **executor_text(InProcess(1)))

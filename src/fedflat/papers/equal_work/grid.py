@@ -138,7 +138,6 @@ class Cell:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The learning rates that are tried."""
         return self.column.half if "{" in self.method else self.column.rates
 
     @property

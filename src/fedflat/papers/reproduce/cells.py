@@ -93,7 +93,6 @@ class TableCell:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds in the paper."""
         return int(self.arguments["rounds"])
 
     @property

@@ -244,7 +244,6 @@ def as_csv(plan: TablePlan, shown: Sequence[TableLine]) -> str:
 
 
 def markdown(plan: TablePlan, shown: Sequence[TableLine]) -> str:
-    """Return the table as Markdown, with explanations."""
     headlines = list(dict.fromkeys(line.headline for line in shown))
     numbers = (
         list(map(headlines[0].head, ["paper", "ours"]))

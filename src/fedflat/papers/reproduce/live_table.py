@@ -120,7 +120,6 @@ def _progress_text(running: RunningJob) -> str:
 
 
 def grid(shown: Sequence[TableLine], running: dict[str, RunningJob], width: int) -> Table:
-    """Return the table for a terminal of this width."""
     table = Table(
         box=None,
         pad_edge=False,

@@ -73,8 +73,6 @@ class PlanRequest:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell and its runs in a folder."""
-
     cell: TableCell
     stop: int
     """Round to stop after."""
@@ -219,7 +217,6 @@ class TablePlan:
         self.write_cells()
 
     def write_cells(self) -> None:
-        """Write reproduce.json."""
         content: dict[str, Any] = {
             "fedflat": __version__,
             "title": self.title,

@@ -62,7 +62,6 @@ def passive_averages(exp: Experiment) -> list[ModelAverage]:
 
 
 def without_passive_averages(exp: Experiment) -> Experiment:
-    """Return the experiment without these averages."""
     bound = tuple(one for one in exp.method.averages if one.changes_lr)
     return replace(exp, method=replace(exp.method, averages=bound))
 

@@ -161,7 +161,6 @@ def cell_statuses(entries: Sequence[PlannedCell], folder: Path) -> list[CellStat
 
 
 def cell_status(entry: PlannedCell, folder: Path, goal: Goal | None = None) -> CellStatus:
-    """Read the runs of a cell."""
     seeds = [
         _seed(entry, folder / place, seed, place, goal)
         for seed, place in sorted(entry.folders.items())

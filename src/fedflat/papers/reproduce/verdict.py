@@ -193,17 +193,14 @@ class TableLine:
 
     @property
     def headline(self) -> Headline:
-        """The score that its number is."""
         return self.status.entry.shown
 
     @property
     def paper(self) -> str:
-        """The paper's number."""
         return self.status.entry.cell.figure
 
     @property
     def ours(self) -> str:
-        """Our current number."""
         one = self.status
         if one.diverged:
             return "X"
@@ -226,7 +223,6 @@ class TableLine:
 
 
 def lines(plan: TablePlan) -> list[TableLine]:
-    """Return the lines of all cells."""
     statuses = cell_statuses(plan.entries, plan.folder)
     names = [one.entry.cell.name for one in statuses]
     start = len(common_prefix(names))

@@ -80,7 +80,6 @@ class FeatureNetwork:
 
     @torch.no_grad()
     def of(self, images: Tensor) -> Tensor:
-        """Return the features of images, one row each."""
         found: Tensor = self.features(images.float().cpu())
         return found
 

@@ -101,7 +101,6 @@ class LabelFlip(Attack):
             )
 
     def attackers(self, attacked: AttackedRun) -> dict[int, Swaps]:
-        """Return the attackers, with the pairs that each swaps."""
         return {
             client: Swaps(self.pairs_of_client(attacked, client))
             for client in self.attacking_clients(attacked)
@@ -137,7 +136,6 @@ class LabelFlip(Attack):
         return sorted(label for pair in self.chosen_pairs(attacked) for label in pair)
 
     def pairs_of_client(self, attacked: AttackedRun, client: int) -> Pairs:
-        """Return the pairs that `client` swaps."""
         if self.draw == "fixed":
             return self.chosen_pairs(attacked)
         return _make_pairs(
