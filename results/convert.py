@@ -20,7 +20,7 @@ from fedflat.experiments.recording import metrics_of
 from fedflat.experiments.run_folder.groups import read_groups, write_groups
 from fedflat.experiments.run_folder.jsonl_log import JsonlLog, Row
 from fedflat.experiments.run_folder.record import identity
-from fedflat.experiments.run_folder.signed import sign, signed
+from fedflat.experiments.run_folder.schema import sign, signed
 from fedflat.tasks.headline import Headline
 from fedflat.version import __version__
 

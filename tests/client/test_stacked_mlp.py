@@ -13,7 +13,7 @@ from fedflat.client.learner import Learner
 from fedflat.client.stacked_gradients import StackedGradients
 from fedflat.client.stacked_mlp import StackedMLP
 from fedflat.data.examples import Batch
-from fedflat.tasks.regression import Regression
+from fedflat.tasks.classification import Regression
 
 CLIENTS, EXAMPLES, CLASSES = 4, 6, 3
 NETWORKS: dict[str, Any] = {

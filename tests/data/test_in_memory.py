@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from fedflat import by_user, clients_from, clients_of, lda, pam, tensors
-from fedflat.data.examples import CohortData
+from fedflat.data.cohort import CohortData
 from fedflat.errors import SettingError
 
 X, Y = torch.rand(40, 3, 4, 4), torch.arange(40) % 4

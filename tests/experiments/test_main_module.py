@@ -43,7 +43,7 @@ print("SAME", torch.equal(here.model.params, there.model.params))
 
 from fedflat.experiments import execution_config
 from fedflat.experiments.study import Reporter
-execution_config.WORTH = choose_executor.LONG = 0.0
+execution_config.WORTH = execution_config.LONG = 0.0
 execution_config.cores = lambda: 2
 notes = []
 ff.run("fedavg", {SETTINGS}, model=Net(), reporter=Reporter(note=notes.append))

@@ -64,7 +64,7 @@ def test_a_report_reads_no_text_of_a_run_that_records_what_they_mean(
     def refuse(text: str, kind: str) -> None:
         raise AssertionError(f"{text} was read")
 
-    for name in ("fedflat.composition.cost", "fedflat.data.info"):
+    for name in ("fedflat.composition.info", "fedflat.data.info"):
         monkeypatch.setattr(f"{name}.parse", refuse)
     again = collect([run])
     del whole["made"], again["made"]

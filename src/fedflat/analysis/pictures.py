@@ -19,8 +19,7 @@ from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.analysis.predict import class_names
 from fedflat.client.evaluate import part_outputs, whole
 from fedflat.core.flat import Model
-from fedflat.data.batch import Batch
-from fedflat.data.examples import ClientData, Examples
+from fedflat.data.examples import Batch, ClientData, Examples
 from fedflat.data.figures import palette
 from fedflat.data.files.pictures import png
 from fedflat.experiments.eval_models import eval_models_of

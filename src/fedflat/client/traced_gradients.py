@@ -18,8 +18,7 @@ from torch.func import functional_call
 
 from fedflat.client.traced_graph import recorded, simplified
 from fedflat.data.examples import Batch
-from fedflat.tasks.classification import Classification
-from fedflat.tasks.classification import Regression
+from fedflat.tasks.classification import Classification, Regression
 from fedflat.tasks.task import Count
 
 if TYPE_CHECKING:

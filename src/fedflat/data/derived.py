@@ -11,9 +11,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from fedflat.data.batch import Batch, Tensors
 from fedflat.data.domains import Domains
-from fedflat.data.examples import AnyExamples, Examples
+from fedflat.data.examples import AnyExamples, Batch, Examples, Tensors
 from fedflat.data.federation import DataSpec, Federation, OnDemand, PartitionedFederation
 from fedflat.data.styles import restyled
 from fedflat.errors import SettingError

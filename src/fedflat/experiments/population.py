@@ -10,7 +10,7 @@ from functools import cache, partial
 import numpy as np
 
 from fedflat.client.learner import Learner
-from fedflat.core.instruction import local_work
+from fedflat.core.messages import local_work
 from fedflat.data.client_columns import column
 from fedflat.data.domains import Domain
 from fedflat.data.federation import Federation, PartitionedFederation
@@ -20,7 +20,7 @@ from fedflat.server.client_registry import ClientRegistry
 from fedflat.server.client_selection import selected_clients
 from fedflat.simulation.clock import Fleet
 from fedflat.text_table import span
-from fedflat.topologies.population import ClientPopulation
+from fedflat.topologies.topology import ClientPopulation
 
 
 def fleet_of(exp: Experiment) -> Fleet | None:
@@ -54,7 +54,7 @@ def clock_remark(exp: Experiment, population: ClientPopulation, cohort: Sequence
     least, most = (
         span(of(population.keeps_to_end(client, 0) for client in cohort)) for of in (min, max)
     )
-    return f"by the clock one client takes {least} to {most} in round 0"
+    return f"by the clock one client takes {least} to {most} in round 1"
 
 
 def check_devices(exp: Experiment, population: ClientPopulation) -> None:
@@ -180,8 +180,8 @@ def check_batch_indices(
                 fits = False
             if not fits:
                 raise SettingError(
-                    f"the batch orders of round {t}, client {client} must be lists of places from "
-                    f"0 to {size - 1}, at least one list and none of them empty, found something "
+                    f"the batch orders of round {t + 1}, client {client} must be lists of places "
+                    f"from 0 to {size - 1}, at least one list and none of them empty, found something "
                     "else."
                 )
 
@@ -194,7 +194,7 @@ def check_batches(exp: Experiment, fed: Federation, learner: Learner) -> None:
     for t, given in enumerate(exp.local.orders or ()):
         for client in given:
             if exp.local.smallest_batch(t, client, 0) == 1:
-                learner.check_single_example(f"the orders of round {t}, client {client} have")
+                learner.check_single_example(f"the orders of round {t + 1}, client {client} have")
     # Batches of tasks that make their own are larger than one example.
     fixed = exp.local.orders is not None or learner.task.makes_batches
     if isinstance(fed, PartitionedFederation) and not fixed:

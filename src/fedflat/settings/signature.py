@@ -28,8 +28,8 @@ from fedflat.client.learner import ModelLike
 from fedflat.core.schedules import Scalar
 from fedflat.data.federation import DataSpec
 from fedflat.execution.client_pool import ExecutorLike
-from fedflat.experiments.initializers import Initializer
 from fedflat.experiments.callbacks import OnRoundEnd
+from fedflat.experiments.initializers import Initializer
 from fedflat.settings.groups import Cohorts, Orders
 from fedflat.simulation.attacks.attack import Attack
 from fedflat.simulation.clock import Clock

@@ -28,12 +28,11 @@ from fedflat.client.training import ClientJob
 from fedflat.core.failures import AWAY, LATE
 from fedflat.core.messages import Broadcast
 from fedflat.errors import FedflatError
-from fedflat.execution.request_batch import Unanswered
 from fedflat.server.client_selection import Chain
-from fedflat.server.exchange import SlotExchange
+from fedflat.server.exchange import SlotExchange, Unanswered
 from fedflat.server.replies import ReplyCollector
 from fedflat.simulation.clock import Fleet
-from fedflat.topologies.topology import ServerModels
+from fedflat.topologies.server_models import ServerModels
 
 RequestKey = tuple[int, int]
 """A client, and how often it occurs earlier in its chain."""
@@ -227,7 +226,7 @@ class SimulatedTime:
     """The simulated time of one round: `plan` is called before each broadcast (`Exchange.plan`).
 
     Args:
-        before: simulated seconds before round 0, in which clients described themselves.
+        before: simulated seconds before the first round, in which clients described themselves.
         patient: wait for all clients: no deadlines, and no client is away.
     """
 
@@ -345,7 +344,7 @@ def plan_exchange(
     ]
     found = timetable(fleet, broadcast.round, start, ways, choose=choose, busy=busy)
     if len(found.lost) == len(chains):
-        raise FedflatError(f"round {broadcast.round}: {_no_client(fleet, start, found)}")
+        raise FedflatError(f"round {broadcast.round + 1}: {_no_client(fleet, start, found)}")
     return found
 
 

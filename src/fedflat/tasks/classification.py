@@ -1,4 +1,9 @@
-"""Classification: cross entropy and accuracy. Regression: squared error."""
+"""Classification, regression, and prediction of the next character of a text.
+
+Inputs of next characters are indices of characters ``(N, T)``. Targets are the next characters, at
+every position ``(N, T)`` or after the last one only ``(N,)``. The model gives one row of scores per
+target. Texts of unequal length are padded with the target ``ignore``, which is not counted.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedflat.data.batch import Batch, leading
+from fedflat.data.examples import Batch, leading
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError, number
 from fedflat.registry.specs import register

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import fedflat as ff
-import fedflat.experiments.loggers.logger as tee
-import fedflat.experiments.loggers.logger as tracker
+import fedflat.experiments.loggers.logger as logger
 from experiments.small import ON, begin, experiment, final, rows, stop_at, timeless
 from fedflat.cli import main
 from fedflat.errors import SettingError, SpellingError
@@ -157,7 +156,7 @@ def test_names() -> None:
 
 def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        tracker, "find_spec", lambda name: None if name == "sqlalchemy" else object()
+        logger, "find_spec", lambda name: None if name == "sqlalchemy" else object()
     )
     assert [one.name for one in loggers_of("tensorboard, wandb,tensorboard")] == [
         "tensorboard",
@@ -168,7 +167,7 @@ def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
         match=r"mlflow needs sqlalchemy, which is not .* pip install 'fedflat\[mlflow\]'",
     ):
         check_installed("mlflow")
-    monkeypatch.setattr(tracker, "find_spec", lambda name: None)
+    monkeypatch.setattr(logger, "find_spec", lambda name: None)
     with pytest.raises(
         SettingError,
         match="mlflow needs mlflow and sqlalchemy and alembic, which are not installed",
@@ -179,7 +178,7 @@ def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 def test_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tracker, "find_spec", lambda name: None)
+    monkeypatch.setattr(logger, "find_spec", lambda name: None)
     for word, sentence in (
         ("wandb", "pip install 'fedflat[wandb]'"),
         ("bored", "Known: mlflow, tensorboard, wandb"),
@@ -191,7 +190,7 @@ def test_refused_before_anything_is_written(
         assert sentence in capsys.readouterr().err
         assert not (tmp_path / "run").exists()
     monkeypatch.undo()
-    monkeypatch.setattr(tracker, "find_spec", lambda name: object())
+    monkeypatch.setattr(logger, "find_spec", lambda name: object())
     with pytest.raises(
         SettingError, match="record and logger write into the run folder, and there is none"
     ):
@@ -209,12 +208,13 @@ def test_a_library_that_is_gone_when_going_on(
         "model": "logistic",
         "threads": 1,
     }
-    monkeypatch.setattr(tee, "loggers_of", lambda text: [callback] if text == "mlflow" else [])
-    monkeypatch.setattr(tracker, "find_spec", lambda name: object())
     stop = Reporter(announce=lambda exp, place, total: stop_at(1))
-    with pytest.raises(KeyboardInterrupt):
-        ff.run("fedavg", out=tmp_path / "run", logger="mlflow", reporter=stop, **settings)
-    monkeypatch.setattr(tracker, "find_spec", lambda name: None)
+    with monkeypatch.context() as m:
+        m.setattr(logger, "loggers_of", lambda text: [callback] if text == "mlflow" else [])
+        m.setattr(logger, "find_spec", lambda name: object())
+        with pytest.raises(KeyboardInterrupt):
+            ff.run("fedavg", out=tmp_path / "run", logger="mlflow", reporter=stop, **settings)
+    monkeypatch.setattr(logger, "find_spec", lambda name: None)
     with pytest.raises(SettingError, match="mlflow needs"):
         resume(tmp_path / "run")
     assert [result.status for result in resume(tmp_path / "run", logger="none")] == ["done"]

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from fedflat.client.evaluate import headline, outputs
 from fedflat.client.learner import Learner
-from fedflat.data.batch import arguments
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import ClientData, arguments
 from fedflat.errors import SettingError, flag
 from fedflat.experiments.callbacks import RecordedValues
 from fedflat.experiments.recording.recorder import (
@@ -28,7 +27,7 @@ from fedflat.experiments.recording.recorder import (
 )
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
-from fedflat.server.piece import StepResult
+from fedflat.server.step import StepResult
 
 
 @register("metric", "classes")

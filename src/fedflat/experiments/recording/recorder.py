@@ -277,7 +277,7 @@ class Recorder(RunCallback):
         if metric.key not in self.failed:
             self.failed.add(metric.key)
             self.print_line(
-                f"recording {metric.key} failed in round {t} ({type(error).__name__}: {error}). "
+                f"recording {metric.key} failed in round {t + 1} ({type(error).__name__}: {error}). "
                 "The metric is left out "
                 "of this round, and of later rounds in which it fails. The run continues."
             )

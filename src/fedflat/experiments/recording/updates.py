@@ -24,7 +24,7 @@ from fedflat.experiments.callbacks import RecordedValues
 from fedflat.experiments.recording.recorder import Metric, RoundView
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.registry.specs import register
-from fedflat.server.piece import StepResult
+from fedflat.server.step import StepResult
 from fedflat.text_table import size
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.client.learner import ModelLike
-from fedflat.data.batch import arguments
+from fedflat.data.examples import arguments
 from fedflat.data.info import DataInfo
 from fedflat.errors import SettingError
 from fedflat.experiments.run_folder.load import load
