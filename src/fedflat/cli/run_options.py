@@ -62,9 +62,8 @@ class Options:
             for title in (COMMON, *titles, *PURPOSES, OUTPUT)
         }
         groups = parser._action_groups
-        groups.append(
-            groups.pop(groups.index(parser._optionals))
-        )  # after the others: they matter more
+        # After the others: they matter more.
+        groups.append(groups.pop(groups.index(parser._optionals)))
         parser._optionals.title = "other options"
         self._either: dict[str, argparse._MutuallyExclusiveGroup] = {}
 

@@ -165,10 +165,8 @@ def _stoppable(args: Namespace, folder: Path, work: Any) -> list[Result]:
             return work(reporter)  # type: ignore[no-any-return]
     except KeyboardInterrupt:
         if folder.exists():
-            again, found = (
-                f"fedflat resume {quote(str(folder))}{plugin_words()}",
-                _checkpoints(folder),
-            )
+            again = f"fedflat resume {quote(str(folder))}{plugin_words()}"
+            found = _checkpoints(folder)
             what = (
                 "A checkpoint"
                 if found != before

@@ -36,8 +36,9 @@ def opened(on: DataSpec, seed: int) -> Federation:
     if opened is None:
         return on.open(seed)
     if (id(on), seed) not in opened:
+        # Keep the data alive, so that their id is not reused.
         opened[id(on), seed] = (
             on,
             on.open(seed),
-        )  # keep the data alive, so that their id is not reused
+        )
     return opened[id(on), seed][1]

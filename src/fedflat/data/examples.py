@@ -293,10 +293,8 @@ class Examples(AnyExamples):
         x = x.to(dtype)
         if self.mean:
             shape = (1, -1) + (1,) * (x.dim() - 2)
-            mean, std = (
-                _constants(self.mean, dtype, x.device),
-                _constants(self.std, dtype, x.device),
-            )
+            mean = _constants(self.mean, dtype, x.device)
+            std = _constants(self.std, dtype, x.device)
             return x.sub_(mean.view(shape) * scale).div_(std.view(shape) * scale)
         return x.div_(scale) if scale != 1.0 else x
 

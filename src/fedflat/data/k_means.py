@@ -31,9 +31,8 @@ def k_means(points: Points, count: int, seed: int, *, starts: int = 10) -> Label
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # warns if there are fewer distinct points than clusters: see below
+        # Warns if there are fewer distinct points than clusters: see below.
+        warnings.simplefilter("ignore", ConvergenceWarning)
         model = KMeans(count, n_init=starts, random_state=seed % 2**32).fit(points)
     labels: Labels = model.labels_.astype(np.int64)
     for empty in np.setdiff1d(np.arange(count), labels):

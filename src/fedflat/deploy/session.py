@@ -93,13 +93,11 @@ class Session:
         most: int = MOST_MESSAGE,
         print_line: PrintLine = print,
     ) -> None:
-        self.folder, self.transport, self.run, self.seed, self.print_line = (
-            folder,
-            transport,
-            run,
-            seed,
-            print_line,
-        )
+        self.folder = folder
+        self.transport = transport
+        self.run = run
+        self.seed = seed
+        self.print_line = print_line
         identity, certificates = folder.identity(), folder.certificates()
         for why in folder.expired():
             print_line(f"  {why}")

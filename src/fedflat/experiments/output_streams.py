@@ -54,9 +54,8 @@ def dropping(stream: TextIO) -> TextIO:
 def readers_may_leave() -> Iterator[None]:
     """Standard output and standard error drop their output once their pipe has no reader."""
     before = sys.stdout, sys.stderr
-    streams = [
-        None if stream is None else dropping(stream) for stream in before
-    ]  # None: closed at the start
+    # None: closed at the start.
+    streams = [None if stream is None else dropping(stream) for stream in before]
     sys.stdout, sys.stderr = cast(tuple[TextIO, TextIO], streams)
     try:
         yield

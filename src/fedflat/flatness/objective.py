@@ -52,12 +52,10 @@ class Objective:
             )
         flat = FlatModule(learner.module(), dtype=learner.dtype, device=learner.device)
         flat.buffers = buffers
-        self.learner, self.data, self.batch_size, self.on_share = (
-            learner,
-            data,
-            batch_size,
-            on_share,
-        )
+        self.learner = learner
+        self.data = data
+        self.batch_size = batch_size
+        self.on_share = on_share
         self.layout, self.module = flat.layout, flat.module.eval()
 
     def batches(self) -> Iterator[tuple[Batch, float]]:

@@ -272,9 +272,8 @@ class Bilateral(nn.Module):
             for count, up in zip((16, 32, 64, 128), (4, 8, 16, 32), strict=True)
             if spec.auxiliary
         )
-        self.head = Head(
-            inside, wide(1024), classes, 8, spec.dropout, *norm
-        )  # the last layer is the classifier
+        # The last layer is the classifier.
+        self.head = Head(inside, wide(1024), classes, 8, spec.dropout, *norm)
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Scores at every pixel; in training with auxiliary heads, those of all five heads."""

@@ -83,9 +83,8 @@ def get(name: str, directory: Path | None = None, on_message: OnMessage = print)
         return target
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        scratch = Path(
-            tempfile.mkdtemp(prefix=".fetching-", dir=directory.absolute())
-        )  # child processes run in it
+        # Child processes run in it.
+        scratch = Path(tempfile.mkdtemp(prefix=".fetching-", dir=directory.absolute()))
     except OSError as error:
         raise DataError(
             f"cannot write to {directory}: {error.strerror}. Choose another --data-dir."

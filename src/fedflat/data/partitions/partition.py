@@ -125,9 +125,8 @@ def draw_in_turns(mixtures: Weights, stock: Index, sizes: Index, rng: np.random.
                 clients, kinds
             )
         by_kind = np.argsort(labels, kind="stable")
-        first = by_kind[
-            (np.cumsum(counts) - counts + stock)[over]
-        ]  # turns whose label was out of stock
+        # Turns whose label was out of stock.
+        first = by_kind[(np.cumsum(counts) - counts + stock)[over]]
         kind = over[first.argmin()]
         there[kind] = False
         left = np.where(there, mixtures, 0.0)

@@ -225,10 +225,8 @@ class Mapillary(SceneSet):
                 replace(scene, domain=place[2]) for scene, place in zip(train, where, strict=True)
             ]
             chosen = seed if self.seed is None else self.seed
-            spots, continents = (
-                np.array([place[:2] for place in where]),
-                [place[2] for place in where],
-            )
+            spots = np.array([place[:2] for place in where])
+            continents = [place[2] for place in where]
             parts = place_clusters(spots, continents, count, *MAPILLARY_SIZES, chosen)
         return self.federation(train, parts, {"test": test})
 

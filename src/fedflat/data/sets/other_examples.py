@@ -236,10 +236,8 @@ class Beside(Targetless):
             if rng
             else index % len(self.source)
         )
-        labelled, unlabelled = (
-            self.source.batch(places, dtype, rng),
-            self.examples.batch(index, dtype, rng),
-        )
+        labelled = self.source.batch(places, dtype, rng)
+        unlabelled = self.examples.batch(index, dtype, rng)
         if labelled.inputs.shape[1:] != unlabelled.inputs.shape[1:]:
             raise SettingError(
                 "with_source: images of the source have the shape "

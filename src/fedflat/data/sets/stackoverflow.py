@@ -180,10 +180,8 @@ class StackOverflow(FileSet):
             )
         make = Person(maker.base, maker.words, maker.length, None, "test", tuple(names))
         sets = [make(k) for k in range(len(names))]
-        inputs, targets = (
-            torch.cat([part.inputs for part in sets]),
-            torch.cat([part.targets for part in sets]),
-        )
+        inputs = torch.cat([part.inputs for part in sets])
+        targets = torch.cat([part.targets for part in sets])
         examples = Examples(inputs, targets, sets[0].classes)
         return ClientData(examples, torch.arange(len(examples)))
 
@@ -268,9 +266,8 @@ def _base(path: Path) -> Iterator[sqlite3.Connection]:
         with closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         ) as connection:
-            connection.execute(
-                "PRAGMA trusted_schema = OFF"
-            )  # no functions with side effects in untrusted schemas
+            # No functions with side effects in untrusted schemas.
+            connection.execute("PRAGMA trusted_schema = OFF")
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
             connection.set_progress_handler(_limit(path), EVERY)
             for name in ("examples", "client_metadata"):

@@ -222,10 +222,8 @@ def _combination(
 ) -> tuple[int, str, str]:
     """Combination ``count`` of all, towns changing fastest; starts again after the last."""
     turn, place = divmod(count, len(towns))
-    weather, view = (
-        weathers[(place + turn) % len(weathers)],
-        views[(place + turn // len(weathers)) % len(views)],
-    )
+    weather = weathers[(place + turn) % len(weathers)]
+    view = views[(place + turn // len(weathers)) % len(views)]
     return towns[place], weather, view
 
 

@@ -317,10 +317,8 @@ def encode(texts: list[str], length: int) -> Examples:
     Batch(inputs=tensor([[0, 2, 3, 0]]), targets=tensor([[ 2,  3,  0, -1]]))
     """
     place = {letter: number for number, letter in enumerate(LETTERS)}
-    x, y = (
-        np.zeros((len(texts), length), np.int64),
-        np.full((len(texts), length), IGNORED, np.int64),
-    )
+    x = np.zeros((len(texts), length), np.int64)
+    y = np.full((len(texts), length), IGNORED, np.int64)
     for row, text in enumerate(texts):
         indices = [0, *(place[letter] for letter in text), 0][: length + 1]
         x[row, : len(indices) - 1], y[row, : len(indices) - 1] = indices[:-1], indices[1:]

@@ -104,11 +104,9 @@ def raise_walls(frame: StreetFrame, town: Town) -> None:
 def _near(shots: Shots, houses: Houses) -> tuple[Index, Index]:
     """Pairs of shots and houses that may be visible."""
     around = shots.around(houses.middle, REACH + float(houses.reach.max(initial=0)))
-    middle, reach, edge = (
-        houses.middle.take(around, 0),
-        houses.reach.take(around),
-        float(shots.slopes[-1]),
-    )
+    middle = houses.middle.take(around, 0)
+    reach = houses.reach.take(around)
+    edge = float(shots.slopes[-1])
     right, ahead = shots.view(np.arange(shots.count)[:, None], middle[:, 0], middle[:, 1])
     inside = np.abs(right) - edge * ahead < reach * np.float32(np.hypot(1, edge))
     shot, house = ((ahead > -reach) & (ahead < REACH) & inside).nonzero()
@@ -166,12 +164,10 @@ def _peel(shots: Shots, hits: WallHits) -> list[tuple[Index, Array]]:
         higher = (top < skyline.take(ray)).nonzero()[0]
         if len(higher) == 0:
             break
-        left, ray, depth, top = (
-            left.take(higher),
-            ray.take(higher),
-            depth.take(higher),
-            top.take(higher),
-        )
+        left = left.take(higher)
+        ray = ray.take(higher)
+        depth = depth.take(higher)
+        top = top.take(higher)
         nearest = np.full(size, np.inf, np.float32)
         np.minimum.at(nearest, ray, depth)
         # of equally near hits, the first wins
@@ -261,10 +257,8 @@ def lay_ground(frame: StreetFrame, town: Town) -> Ground:
     shot, line, ray = frame.lines(place)
     depth = shots.height.take(shot) / shots.drops.take(line)
     ray_east, ray_north = (part.take(ray) for part in shots.rays)
-    east, north = (
-        shots.east.take(shot) + depth * ray_east,
-        shots.north.take(shot) + depth * ray_north,
-    )
+    east = shots.east.take(shot) + depth * ray_east
+    north = shots.north.take(shot) + depth * ray_north
     off_east, off_north = town.street(0, east), town.street(1, north)
     far_east, far_north = np.abs(off_east), np.abs(off_north)
     off = np.minimum(far_east, far_north)

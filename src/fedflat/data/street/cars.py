@@ -122,12 +122,10 @@ def _meet(shots: Shots, cars: Cars, shot: Index) -> Boxes:
     halves = np.stack([cars.half, shorter]).astype(np.float32)
     long, wide = (halves * along).sum(2)[..., None], (halves * (1 - along)).sum(2)[..., None]
     away = np.stack([cars.place, back]) - np.stack([shots.east, shots.north], 1).take(shot, 0)
-    east, north, half_east, half_north = (
-        away[..., :1],
-        away[..., 1:],
-        halves[..., :1],
-        halves[..., 1:],
-    )
+    east = away[..., :1]
+    north = away[..., 1:]
+    half_east = halves[..., :1]
+    half_north = halves[..., 1:]
     ray_east, ray_north = (part.take(shot, 0) for part in shots.rays)
     ahead_east, ahead_north = east / ray_east, north / ray_north
     deep_east, deep_north = np.abs(half_east / ray_east), np.abs(half_north / ray_north)

@@ -69,22 +69,16 @@ def in_sight(shots: Shots, fixed: Figures, people: Figures, people_shot: Index) 
     fixed = fixed.at(around)
     shot, chosen = _visible(shots, np.arange(shots.count)[:, None], fixed).nonzero()
     visible_people = _visible(shots, people_shot, people).nonzero()[0]
-    shot, figures = (
-        np.concatenate([shot, people_shot[visible_people]]),
-        Figures.concatenate([fixed.at(chosen), people.at(visible_people)]),
-    )
+    shot = np.concatenate([shot, people_shot[visible_people]])
+    figures = Figures.concatenate([fixed.at(chosen), people.at(visible_people)])
     right, ahead = shots.view(shot, figures.place[:, 0], figures.place[:, 1])
     scale = np.float32(shots.focal) / ahead
     turn = shots.rightward(shot, figures.toward[:, 0], figures.toward[:, 1])
-    column, foot = (
-        shots.width / 2 + right * scale,
-        shots.horizon.take(shot) + shots.height.take(shot) * scale,
-    )
-    tall, half, tint = (
-        figures.height * scale,
-        figures.half * scale,
-        np.ascontiguousarray(figures.tint.T),
-    )
+    column = shots.width / 2 + right * scale
+    foot = shots.horizon.take(shot) + shots.height.take(shot) * scale
+    tall = figures.height * scale
+    half = figures.half * scale
+    tint = np.ascontiguousarray(figures.tint.T)
     return FigureView(shot, figures.kind, column, foot, tall, half, ahead, tint, figures.own, turn)
 
 
@@ -152,9 +146,8 @@ def lamps(frame: StreetFrame, sight: FigureView) -> None:
     lit = ((sight.kind == LAMP) | (sight.kind == LIGHTS)).nonzero()[0]
     parts = (sight.column, sight.foot, sight.tall, sight.half, sight.depth, sight.turn)
     column, foot, tall, half, depth, turn = (part.take(lit).astype(np.float64) for part in parts)
-    which = np.where(
-        sight.kind.take(lit) == LAMP, 2, sight.own.take(lit) % 2
-    )  # red light, green light, street lamp
+    # Red light, green light, street lamp.
+    which = np.where(sight.kind.take(lit) == LAMP, 2, sight.own.take(lit) % 2)
     high, size, light = LAMPS[0].take(which), LAMPS[1].take(which), LAMPS[2:].take(which, 1)
     column = np.where(which == 2, column + 0.8 * turn * half, column)
     frame.shine(sight.shot.take(lit), column, foot - high * tall, depth, size * tall, light)

@@ -53,11 +53,9 @@ class Lens:
 def falling(picture: Array, weather: Weather, rngs: Sequence[np.random.Generator]) -> None:
     """Draw rain as streaks, snow as flakes."""
     _, shots, rows, width = picture.shape
-    planes, size, start = (
-        picture.reshape(3, -1),
-        max(1, rows // 64),
-        np.arange(shots)[:, None] * rows * width,
-    )
+    planes = picture.reshape(3, -1)
+    size = max(1, rows // 64)
+    start = np.arange(shots)[:, None] * rows * width
     if weather.drops:
         count, step = int(rows * width / 90 * weather.drops / size), np.arange(5 * size)
         starts = [(rng.integers(rows, size=count), rng.integers(width, size=count)) for rng in rngs]
@@ -250,10 +248,8 @@ class Journey:
         """Images at these positions, given as by `way`."""
         place, view = town(self.town, self.seed), VIEWS[self.view]
         generator = numpy_generator(self.seed, "street/light", self.number)
-        light, lens = (
-            Light.sample(WEATHERS[self.weather], generator),
-            Lens.sample(self.style, generator),
-        )
+        light = Light.sample(WEATHERS[self.weather], generator)
+        lens = Lens.sample(self.style, generator)
         images, masks = [], []
         at_once = max(1, PIXELS // (self.width * self.rows))
         for first in range(0, len(way), at_once):

@@ -71,18 +71,14 @@ class Shots:
 
     def __init__(self, cameras: Sequence[Camera]) -> None:
         first = cameras[0]
-        self.count, self.rows, self.width, self.focal = (
-            len(cameras),
-            first.rows,
-            first.width,
-            first.focal,
-        )
+        self.count = len(cameras)
+        self.rows = first.rows
+        self.width = first.width
+        self.focal = first.focal
         self.exact_height = np.array([camera.height for camera in cameras])
         self.exact_horizon = np.array([camera.horizon for camera in cameras])
-        self.height, self.horizon = (
-            self.exact_height.astype(np.float32),
-            self.exact_horizon.astype(np.float32),
-        )
+        self.height = self.exact_height.astype(np.float32)
+        self.horizon = self.exact_horizon.astype(np.float32)
         self.heading = np.array([camera.heading for camera in cameras], np.float32)
         self._poses = np.array(
             [(camera.east, camera.north, *camera.forward) for camera in cameras]
@@ -131,10 +127,8 @@ class Shots:
     def around(self, place: Array, reach: float) -> Index:
         """The points (one per row) that may be at most ``reach`` ahead in one of the shots."""
         reach *= float(np.hypot(1, self.slopes[-1]))
-        (west, south), (east, north) = (
-            self._poses[:2].min(1) - reach,
-            self._poses[:2].max(1) + reach,
-        )
+        west, south = self._poses[:2].min(1) - reach
+        east, north = self._poses[:2].max(1) + reach
         at_east, at_north = place[:, 0], place[:, 1]
         inside = (at_east > west) & (at_east < east) & (at_north > south) & (at_north < north)
         return np.asarray(inside.nonzero()[0])
@@ -268,9 +262,8 @@ def cut(
     first, last = left.clip(0, width).astype(np.int64), (right + 1).clip(0, width).astype(np.int64)
     high, low = top.clip(0, rows).astype(np.int64), (bottom + 1).clip(0, rows).astype(np.int64)
     wide, tall = np.maximum(last - first, 0), np.maximum(low - high, 0)
-    starts = steps(
-        (shot * rows + high) * width + first, tall, width
-    )  # for each row of each rectangle
+    # For each row of each rectangle.
+    starts = steps((shot * rows + high) * width + first, tall, width)
     return Fragments(np.arange(len(wide)).repeat(wide * tall), steps(starts, wide.repeat(tall)))
 
 

@@ -128,10 +128,11 @@ def town(number: int, seed: int) -> Town:
     style, rng = style_of(number), numpy_generator(seed, "street/town", number)
     east, north = _lines(style, rng), _lines(style, rng)
     parks = rng.random((len(north) - 1, len(east) - 1)) < style.parks
-    sides, figures = (
-        [],
-        [_furniture(style, rng, east, north), _furniture(style, rng, north, east, turned=True)],
-    )
+    sides = []
+    figures = [
+        _furniture(style, rng, east, north),
+        _furniture(style, rng, north, east, turned=True),
+    ]
     inset = style.road + style.verge + style.pavement + style.setback
     for j in range(len(north) - 1):
         for i in range(len(east) - 1):

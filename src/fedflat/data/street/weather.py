@@ -93,10 +93,8 @@ WEATHERS = {
         snow=0.85,
     ),
 }
-WARM, GLOW = (
-    np.array([[1.0], [0.72], [0.4]], np.float32),
-    np.array([[1.0], [0.78], [0.42]], np.float32),
-)
+WARM = np.array([[1.0], [0.72], [0.4]], np.float32)
+GLOW = np.array([[1.0], [0.78], [0.42]], np.float32)
 
 
 @dataclass(frozen=True)
@@ -232,10 +230,8 @@ def _halos(frame: StreetFrame, picture: Array, amount: float) -> None:
     wide = 1.9 * radius
     pixels = cut(frame.shots, shot, column - wide, column + wide, row - wide, row + wide)
     owner, (at_row, at_column) = pixels.owner, frame.pixel(pixels.place)
-    down, out = (
-        at_row + np.float32(0.5) - row.take(owner),
-        at_column + np.float32(0.5) - column.take(owner),
-    )
+    down = at_row + np.float32(0.5) - row.take(owner)
+    out = at_column + np.float32(0.5) - column.take(owner)
     away = (down**2 + out**2) / (radius**2).take(owner)
     strength = (0.55 * np.exp(-away * 1.6) + 0.9 * np.exp(-away * 40)) * np.float32(amount)
     for plane, part in zip(picture, colours, strict=True):

@@ -143,11 +143,9 @@ class LoggedRunFolder(RunFolder):
 
     def __init__(self, run_folder: DiskRunFolder, loggers: Sequence[Logger]) -> None:
         super().__init__()
-        self.run_folder, self.place, self.print_line = (
-            run_folder,
-            run_folder.place,
-            run_folder.print_line,
-        )
+        self.run_folder = run_folder
+        self.place = run_folder.place
+        self.print_line = run_folder.print_line
         self._loggers = list(loggers)
         self._call(lambda logger: own_folder(run_folder.folder / (logger.folder or logger.name)))
 

@@ -42,9 +42,8 @@ class MLflow(Logger):
         """Find the run in the database, or create it."""
         self.place = folder / self.folder
         self.last: dict[str, int] = {}  # the last round of each number that is in the database
-        os.environ.setdefault(
-            "MLFLOW_DISABLE_TELEMETRY", "true"
-        )  # read when the library is imported
+        # Read when the library is imported.
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         library = import_module("mlflow")
         self.metric = import_module("mlflow.entities").Metric
         for name in ("mlflow", "mlflow.store.db.utils", "alembic"):

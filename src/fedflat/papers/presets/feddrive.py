@@ -197,10 +197,8 @@ def _batch(row: str) -> int:
 
 
 def _method(row: str, exclude: str, only_named: bool = True) -> str:
-    named, excluding = (
-        "only_named='bn'" if only_named else "",
-        "" if exclude == "domain" else f"exclude='{exclude}'",
-    )
+    named = "only_named='bn'" if only_named else ""
+    excluding = "" if exclude == "domain" else f"exclude='{exclude}'"
     words = {
         "fedavg": "fedavg()", "fedbn": f"fedbn({named})", "silobn": f"silobn({named})", "cfsi": f"cfsi({excluding})",
         "lab": f"lab({excluding})",

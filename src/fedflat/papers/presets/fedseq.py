@@ -228,10 +228,8 @@ def _run(column: str, row: str, cell: PublishedCell | None, table: str) -> Prese
     public = ", per_class=1" if data == "omniglot" else ""  # of the five test images of a letter
     files = SETS.get(data, data)
     on = f"without_public_part({files}({_deal(data, split)}){public})"
-    method, settings = (
-        _method(row, data),
-        {"local_epochs": 1, "eval_last": 100, "on_bad": "stop", **EACH[data]},
-    )
+    method = _method(row, data)
+    settings = {"local_epochs": 1, "eval_last": 100, "on_bad": "stop", **EACH[data]}
     if "task2vec" in method or "conf" in row:
         settings["server_data"] = f"public_part({files}(){public})"
     if row == "feddyn":

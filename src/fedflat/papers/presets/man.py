@@ -163,9 +163,8 @@ def _curvature() -> Iterator[Preset]:
 
 def _run(column: str, row: str, cell: PublishedCell, table: str, *, repo: bool) -> Preset:
     data, split = column.split("-")
-    colours = (
-        ", normalise='fedgloss'" if data == "cifar10" else ""
-    )  # the constants of the code, to three digits
+    # The constants of the code, to three digits.
+    colours = ", normalise='fedgloss'" if data == "cifar10" else ""
     colours += ", augment='feddyn'"
     tiny = data == "tiny"
     network = "cnn(pool_first=False)" if "man" in row else "cnn()"

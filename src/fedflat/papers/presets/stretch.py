@@ -112,9 +112,8 @@ def _scaled(count: int, share: float) -> int:
 
 
 def _counts(given: CountedArguments, share: float) -> CountedArguments:
-    return {
-        name: _scaled(int(n), share) if n and n >= 1 else n for name, n in given.items()
-    }  # swa(start=0.75)
+    # Swa(start=0.75).
+    return {name: _scaled(int(n), share) if n and n >= 1 else n for name, n in given.items()}
 
 
 def _decay(given: CountedArguments, share: float) -> CountedArguments:

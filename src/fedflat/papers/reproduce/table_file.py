@@ -60,10 +60,8 @@ def read_table(path: Path, name: str) -> tuple[str, str, tuple[TableCell, ...]]:
     """Return title, source and cells of a file. `name` is the prefix of the names of the rows."""
     content = _read(path)
     _check_fields(path, "", content, TOP)
-    title, source = (
-        _text(path, "", content, "title", name),
-        _text(path, "", content, "source", str(path)),
-    )
+    title = _text(path, "", content, "title", name)
+    source = _text(path, "", content, "source", str(path))
     rows = content.get("rows")
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise DataError(

@@ -39,19 +39,15 @@ from fedflat.papers.reproduce.plan import PlannedCell, TablePlan
 from fedflat.papers.reproduce.status import CellStatus, cell_statuses
 from fedflat.tasks.headline import Headline
 
-WITHIN, ORDER, DIFFERS, OPEN = (
-    "within the paper's spread",
-    "right order",
-    "differs",
-    "not decided yet",
-)
+WITHIN = "within the paper's spread"
+ORDER = "right order"
+DIFFERS = "differs"
+OPEN = "not decided yet"
 NONE = "no number to compare"
 DAMAGED = "a run cannot be read"
-NO_BASELINE, NEAR, ANOTHER = (
-    "nothing to compare it with",
-    "too near others to tell",
-    "another order",
-)
+NO_BASELINE = "nothing to compare it with"
+NEAR = "too near others to tell"
+ANOTHER = "another order"
 DEFAULT_SPREAD = 1.0
 """Spread if a paper prints none: points of a percentage, per cent of any other number."""
 
