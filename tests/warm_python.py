@@ -31,7 +31,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-IMPORTED = ("fedflat.cli.training", "fedflat.experiments.train", "fedflat.papers.presets.numbers")
+IMPORTED = ("fedflat.cli.training", "fedflat.experiments.train", "fedflat.papers.presets.preset")
 """What the first process imports besides all that is registered."""
 FEDFLAT = str(Path(sys.executable).with_name("fedflat"))
 SET_CHILD_SUBREAPER = 36
