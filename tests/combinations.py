@@ -16,6 +16,7 @@ from torch import nn
 from fedflat.client.local import LocalTraining
 from fedflat.client.private_parameters import Private
 from fedflat.composition.method import Method
+from fedflat.core.flat import Model
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
@@ -86,8 +87,8 @@ BASES = {
 """The methods of the papers, by their names there."""
 
 RECENT = list(BASES)[list(BASES).index("FedExP") :]
-"""Bases that `tests/test_combinations.py` tries in one combination for each probe instead of two, to
-save time; ``make test-slow`` tries them all."""
+"""Bases that `tests/test_combinations.py` tries in one combination for each probe instead of four,
+to save time; ``make test-slow`` tries them all."""
 
 ADDED = {
     "sam": "sam(rho=0.05)",
@@ -182,10 +183,10 @@ class Spent(RunFolder):
             self.totals.append((run.ledger.down, run.ledger.up))
 
 
-def declared(run: RunSetup, new: int = 0) -> tuple[int, int]:
+def declared(run: RunSetup, model: Model, new: int = 0) -> tuple[int, int]:
     """The bytes of a round after the first, by the method's own account, with ``new`` clients, who
     are sent what they keep to themselves from then on."""
-    method, model = run.exp.method, run.job.learner.initial()
+    method = run.exp.method
     cost, dim = method.cost, len(model.params)
     exchanges = (
         cost.local_trainings * (1 - sum(piece.full_gradients for piece in method.client))
@@ -213,6 +214,7 @@ def trains(method: Method) -> bool:
     run, run_folder = ready(method), Spent()
     result = train(run, run_folder=run_folder, executor=InProcess(threads=1))
     assert result.model is not None
+    first = run.job.learner.initial()
     row = result.rows[-1]
     numbers = [row["train_loss"], *(scores["loss"] for scores in row["models"].values())]
     (_, one, two, three) = run_folder.totals
@@ -220,10 +222,10 @@ def trains(method: Method) -> bool:
     return (
         result.status == "done"
         and bool(torch.isfinite(result.model.params).all())
-        and not torch.equal(result.model.params, run.job.learner.initial().params)
+        and not torch.equal(result.model.params, first.params)
         and all(map(math.isfinite, numbers))
         and list(row["models"]) == ["server", *(average.key for average in method.averages)]
-        and rounds == [declared(run, new=1), declared(run)]
+        and rounds == [declared(run, first, new=1), declared(run, first)]
     )
 
 

@@ -27,6 +27,8 @@ from fedflat.experiments.train import train
 from test_every_method import EVERY, experiment, method_of
 
 QUICK = [
+    "fedavg()",
+    "sam(rho=warmup(0.0, 0.1, 2))",
     "fedgloss(rho_s=0.1, rho_l=0.1, beta=10.0, T_s=2, delta_eps=True)",
     "scaffold()",
     "man(zeta=0.2)",

@@ -136,8 +136,9 @@ def test_a_run_spends_what_the_table_says(text: str) -> None:
     assert trains(method_of(text))
     if text in TABLE and text not in ("fedbn()", "silobn()", "fedcr()"):
         run = ready(method_of(text))
-        dim = len(run.job.learner.initial().params)
-        assert declared(run) == tuple(4 * 2 * vectors * dim for vectors in TABLE[text][2:4])
+        first = run.job.learner.initial()
+        vectors = TABLE[text][2:4]
+        assert declared(run, first) == tuple(4 * 2 * n * len(first.params) for n in vectors)
 
 
 def test_what_is_kept_is_what_is_declared() -> None:

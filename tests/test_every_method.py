@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -677,18 +678,24 @@ def test_elsewhere_and_stopped_and_resumed_equals_going_on_here(ran: Ran, tmp_pa
     """A request can be made in any process, and a run goes on in any process."""
     exp, through, broken = ran.setup.exp, ran.costs.folder, tmp_path / "broken"
 
-    def go(run_folder: DiskRunFolder, stop: int | None = None) -> None:
+    def go(run_folder: DiskRunFolder, executor: Executor, stop: int | None = None) -> None:
         def on_progress(progress: Progress) -> None:
             if progress.round == stop:
                 raise KeyboardInterrupt
 
         with closing(run_folder):
-            train(exp, run_folder=run_folder, executor=Pickled(), on_progress=on_progress)
+            train(exp, run_folder=run_folder, executor=executor, on_progress=on_progress)
 
     with pytest.raises(KeyboardInterrupt):
-        go(DiskRunFolder.create(broken, exp.texts(), {}, pause=math.inf), stop=2)
+        go(DiskRunFolder.create(broken, exp.texts(), {}, pause=math.inf), Pickled(), stop=2)
     assert Store(broken / "checkpoint").rounds() == [2]
-    go(DiskRunFolder.open(broken, pause=math.inf))
+    here = Path(shutil.copytree(broken, tmp_path / "here"))
+    for folder, executor in ((broken, Pickled()), (here, InProcess(threads=1))):
+        go(DiskRunFolder.open(folder, pause=math.inf), executor)
+        _same_folders(through, folder)
+
+
+def _same_folders(through: Path, broken: Path) -> None:
     files = sorted(path.name for path in through.glob("final*.safetensors"))
     assert files == sorted(path.name for path in broken.glob("final*.safetensors"))
     assert all((through / name).read_bytes() == (broken / name).read_bytes() for name in files)

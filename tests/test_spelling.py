@@ -296,7 +296,7 @@ arguments = st.one_of(
 
 
 @pytest.mark.parametrize("entry", list(registered("method")), ids=lambda entry: entry.name)
-@settings(max_examples=12)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_any_argument_is_taken_or_refused_with_an_error_of_ours(
     entry: Any, data: st.DataObject

@@ -43,8 +43,8 @@ def away(value: Any) -> Any:
 
 @dataclass
 class Shadowing:
-    """Makes each request, and first the local training of one client of each exchange, that with
-    most state, where no number can be read."""
+    """Makes each request, and first the local training of a client of each exchange where no number
+    can be read: one of those that have a state, and one of those that have none."""
 
     trainings: int = 0
 
@@ -67,8 +67,8 @@ class Shadowing:
 
     def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
         training = [request for request in requests if request.broadcast.instruction.trains]
-        if training:
-            self.shadow(max(training, key=lambda request: len(request.state)))
+        for request in {frozenset(request.state): request for request in training}.values():
+            self.shadow(request)
         for request in requests:
             yield run_client(self.job, request, self.fed.data(request.client))
 

@@ -124,7 +124,11 @@ class Learner:
         """Return a new module with the initial parameters."""
         module = self.module()
         return FlatModule(
-            module, dtype=self.dtype, device=self.device, forward_in=self.convolving(module)
+            module,
+            dtype=self.dtype,
+            device=self.device,
+            forward_in=self.convolving(module),
+            copied=not isinstance(self.model, ModelSpec),  # which makes a new module each time
         )
 
     def convolving(self, module: nn.Module) -> AbstractContextManager[Any]:

@@ -166,7 +166,8 @@ def _columns(
 class FlatModule:
     """A copy of a module whose parameters and buffers are views into flat vectors.
 
-    ``forward_in`` is a reusable context manager that is entered for every forward pass.
+    ``forward_in`` is a reusable context manager that is entered for every forward pass. With
+    ``copied=False`` it is the module itself, which nobody else may use.
     """
 
     def __init__(
@@ -176,10 +177,12 @@ class FlatModule:
         dtype: torch.dtype = torch.float32,
         device: str = "cpu",
         forward_in: AbstractContextManager[Any] = nullcontext(),
+        copied: bool = True,
     ) -> None:
         _refuse_complex(module)
         self.forward_in = forward_in
-        self.module = copy.deepcopy(module).to(device=device, dtype=dtype)
+        own = copy.deepcopy(module) if copied else module
+        self.module = own.to(device=device, dtype=dtype)
         _refuse_cumulative_statistics(self.module)
         self.layout = Layout.of(self.module)
         self.device = torch.device(device)
