@@ -27,7 +27,7 @@ from fedflat.execution.in_process import InProcess
 from fedflat.experiments.api import experiment
 from fedflat.experiments.open_exchange import open_exchanges
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.remarks import client_state_bytes
+from fedflat.experiments.run_cost import client_state_bytes
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.train import initial_state
 from fedflat.server.client_selection import selected_clients

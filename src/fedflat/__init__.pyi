@@ -295,7 +295,7 @@ from fedflat.tasks.segmentation import segmentation as segmentation
 from fedflat.tasks.task import Meter as Meter
 from fedflat.tasks.task import Supply as Supply
 from fedflat.tasks.task import Task as Task
-from fedflat.tasks.twofold import twofold as twofold
+from fedflat.tasks.wrapped import twofold as twofold
 from fedflat.topologies.asynchronous import asynchronous as asynchronous
 from fedflat.topologies.bank import bank as bank
 from fedflat.topologies.chains import chains as chains

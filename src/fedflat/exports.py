@@ -197,7 +197,7 @@ TEXT_NAMES = {
     "trace": "fedflat.simulation.availability",
     "transformed": "fedflat.data.sets.transformed",
     "trimmed_mean": "fedflat.methods.pieces",
-    "twofold": "fedflat.tasks.twofold",
+    "twofold": "fedflat.tasks.wrapped",
     "uniform": "fedflat.simulation.devices",
     "unlabelled": "fedflat.data.sets.other_examples",
     "warmup": "fedflat.core.schedules",

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import fedflat
-from fedflat.analysis.descriptions import compute_descriptions
 from fedflat.analysis.loaded_run import LoadedRun
+from fedflat.analysis.styles import compute_descriptions
 from fedflat.cli.main import main
 from fedflat.client.describers.weights import ClassifierWeights
 from fedflat.client.instructions import LabelCounts

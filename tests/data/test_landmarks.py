@@ -12,7 +12,7 @@ from fedflat import experiment, iid, landmarks
 from fedflat.data.files.paths import set_data_dir
 from fedflat.errors import DataError, SettingError
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.remarks import remarks
+from fedflat.experiments.run_cost import remarks
 from fedflat.registry.specs import parse
 
 Image = pytest.importorskip("PIL.Image")

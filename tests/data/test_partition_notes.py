@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import fedflat as ff
-from fedflat.experiments.remarks import partition_notes
 from fedflat.experiments.results.scenario import Scenario
+from fedflat.experiments.run_cost import partition_notes
 from fedflat.registry.specs import parse
 
 ELSEWHERE = "NIID-Bench, PFLlib and FedLab draw dirichlet({0}), Flower Datasets dirichlet({0}, balance=False)."

@@ -26,7 +26,7 @@ from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.job_spec import Loopback
 from fedflat.experiments.loggers.logger import LoggedRunFolder
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.remarks import remarks
+from fedflat.experiments.run_cost import remarks
 from fedflat.experiments.run_folder.description_store import DescriptionStore
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
 from fedflat.experiments.train import train

@@ -19,8 +19,8 @@ from fedflat.core.messages import Broadcast
 from fedflat.execution.client_states import FILE, ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.remarks import client_state_bytes, remarks
 from fedflat.experiments.results.results import Result
+from fedflat.experiments.run_cost import client_state_bytes, remarks
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
 from fedflat.experiments.state import CLIENTS, RunState

@@ -15,7 +15,7 @@ from fedflat.client.learner import Learner
 from fedflat.core.flat import Model
 from fedflat.errors import SettingError
 from fedflat.flatness.hessian import Hessian
-from fedflat.tasks.own_loss import OwnLoss
+from fedflat.tasks.wrapped import OwnLoss
 from flatness.networks import NETWORKS, dense, network, plain, plain_gradient, toy
 
 

@@ -36,7 +36,7 @@ from fedflat.experiments.train import train
 from fedflat.methods.domain_models import per_domain
 from fedflat.methods.fedcg import ClientBranches
 from fedflat.methods.ifca import BestModel
-from fedflat.models.domain_models import DomainModels
+from fedflat.models.domain_branches import DomainModels
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
 from fedflat.server.step import aggregate, server_step

@@ -23,7 +23,7 @@ from fedflat.experiments.prepare import prepare
 from fedflat.experiments.train import train
 from fedflat.methods.mcd import Discrepancy
 from fedflat.registry.specs import parse
-from fedflat.tasks.twofold import Twofold, halves
+from fedflat.tasks.wrapped import Twofold, halves
 from literal import mcd as literal
 
 GAME = "street(style='game', clients=2, examples=3, tests=2, width=32, height=16, unseen_towns=0, unseen_weather='')"

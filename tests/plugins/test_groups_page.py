@@ -15,7 +15,7 @@ from fedflat.cli.parser import build
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.remarks import remarks
+from fedflat.experiments.run_cost import remarks
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.train import train
 

@@ -24,7 +24,7 @@ from fedflat.experiments.run_folder.plugins_needed import (
     needs_of,
 )
 from fedflat.registry.plugins import Plugin, load_same, named_plugins, plugin_of
-from fedflat.report.run_command import command
+from fedflat.report.labels import command
 from plugins.forgetting import forget
 
 MINE = """

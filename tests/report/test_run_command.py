@@ -15,7 +15,7 @@ from fedflat.cli import main
 from fedflat.composition.info import MethodInfo, method_info
 from fedflat.experiments.results.frame import differences, settings
 from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
-from fedflat.report.run_command import command
+from fedflat.report.labels import command
 from report.written_runs import EXPERIMENT
 
 COMMANDS = {

@@ -23,7 +23,7 @@ from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.experiment import from_json
 from fedflat.experiments.run_folder.experiment_texts import ExperimentTexts
 from fedflat.experiments.run_folder.schema import EXECUTION, EXPERIMENT
-from fedflat.report.run_command import command
+from fedflat.report.labels import command
 from fedflat.settings.execution import MACHINE
 from fedflat.settings.groups import SETTINGS, LocalSettings, RunSettings
 from fedflat.settings.setting import Setting, about, setting, settings_of

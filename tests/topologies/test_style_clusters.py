@@ -23,7 +23,7 @@ from fedflat.execution.in_process import InProcess
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.remarks import remarks
+from fedflat.experiments.run_cost import remarks
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import RunState

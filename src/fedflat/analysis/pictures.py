@@ -1,4 +1,5 @@
-"""Predicted masks of examples beside their ground truth, and confusion matrices.
+"""Predicted masks of examples beside their ground truth, confusion matrices, and training images
+before and after pieces such as ``cfsi()`` and ``lab()`` (Caldarola's thesis, Figure 6.2).
 
 Pictures are stored as small PNG files in the JSON of the analysis, so that a report needs no data.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,10 @@ from fedflat.analysis.analysis import AnalysisJob, Result
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.analysis.predict import class_names
 from fedflat.client.evaluate import part_outputs, whole
+from fedflat.client.styles import Restyle
+from fedflat.client.training import Request, open_context
 from fedflat.core.flat import Model
+from fedflat.core.messages import Broadcast
 from fedflat.data.examples import Batch, ClientData, Examples
 from fedflat.data.figures import palette
 from fedflat.data.files.pictures import png
@@ -154,3 +159,36 @@ def encode_mask(loaded: LoadedRun, mask: Tensor) -> str:
     return b64encode(
         png(mask[::step, ::step].to(torch.uint8).cpu().numpy(), palette(names, len(names)))
     ).decode()
+
+
+def restyling(loaded: LoadedRun) -> list[Restyle]:
+    """Return the client pieces that give images new styles."""
+    return [piece for piece in loaded.setup.job.pieces if isinstance(piece, Restyle)]
+
+
+def compute_styled(job: AnalysisJob, each: int) -> Result:
+    """Return the first image of some clients before and after, with the draws of round 0."""
+    setup, pieces = job.loaded.setup, restyling(job.loaded)
+    fed, learner = setup.fed, setup.job.learner
+    model, count = learner.initial(), min(each, fed.population)
+    broadcast = Broadcast(0, model.params, model.buffers, lr=0.0)
+    pairs, first = [], torch.zeros(1, dtype=torch.long)  # every second image, from the first
+    for done in range(count):
+        client = done * fed.population // count
+        request = Request(client, broadcast, {})
+        data = fed.data(client)
+        for piece in pieces:
+            data = piece.data(open_context(setup.job, request, data, piece), data)
+        raw = data.examples.raw(data.index[:1])
+        assert data.change is not None
+        after = replace(raw, inputs=data.change(raw.inputs, first))
+        pairs.append(
+            {
+                "client": client,
+                "domain": ", ".join(fed.domain(client)),
+                "before": encode_image(levels(raw)[0]),
+                "after": encode_image(levels(after)[0]),
+            }
+        )
+        job.on_progress(done + 1, count, f"client {client}")
+    return {"piece": " + ".join(map(str, pieces)), "pairs": pairs}

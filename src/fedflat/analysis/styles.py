@@ -1,4 +1,10 @@
-"""Styles of the clients in a plane: amplitudes of low frequencies, clustered and projected."""
+"""Styles and descriptions of the clients: projected, clustered, and their distances.
+
+Styles are amplitudes of low frequencies. Of descriptions, after Caldarola's thesis, Figures 5.8 to
+5.10: the cosines between the vectors that the clients sent, drawn as a matrix; the Frobenius norm
+of this matrix; the share of principal components that hold 90 % of the variance; and the distances
+between the vectors by which clients are grouped.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +14,21 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedflat.analysis.analysis import AnalysisJob, Result
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.analysis.pictures import encode_image, levels
 from fedflat.client.describers.mean_style import MeanStyle
+from fedflat.client.instructions import Describer
 from fedflat.errors import RunError
 from fedflat.experiments.groups import groups_of
 from fedflat.experiments.run_folder.groups import GROUPS, Grouped
 from fedflat.files import Damaged
 from fedflat.topologies.clusters import Clustered
 from fedflat.topologies.groupings.by_style import ByStyle, silhouette, style_clusters
+from fedflat.topologies.groupings.client_vectors import principal, representers
+from fedflat.topologies.groupings.dissimilarity import TAUS, Vectors
 
 MAX_CLIENTS, IMAGES = 200, 8
 """Number of clients, evenly spaced, and of images of each, if the run has no styles of the
@@ -155,3 +165,29 @@ def project_to_plane(points: NDArray[np.floating]) -> tuple[Styles, list[float]]
     places[:, :width] = (left * sizes * signs)[:, :width]
     total = float((sizes**2).sum())
     return places, [float(size**2 / total) if total else 0.0 for size in [*sizes[:2], 0.0, 0.0][:2]]
+
+
+def compute_descriptions(describer: Describer, sent: Sequence[Tensor], tau: str) -> Result:
+    """Return the cosines of what clients sent, and the distances by which they are compared."""
+    cosines = 1 - pairwise("cosine", np.stack([one.reshape(-1).double().numpy() for one in sent]))
+    vectors = representers(describer, sent)
+    kept = principal(sent).shape[1]
+    return {
+        "description": repr(describer),
+        "tau": tau,
+        "components": kept,
+        "components_share": kept / min(len(sent), sent[0].numel()),
+        "norm_of_cosines": float(np.linalg.norm(cosines)),
+        "cosines": cosines.tolist(),
+        "distances": pairwise(tau, vectors).tolist(),
+    }
+
+
+def pairwise(tau: str, vectors: Vectors) -> Vectors:
+    """Return the dissimilarity of all pairs of rows.
+
+    >>> rows = np.array([[1.0, 0.0], [1.0, 1.0], [-1.0, 0.0]])
+    >>> (1 - pairwise("cosine", rows)).round(8).tolist()[1]
+    [0.70710678, 1.0, -0.70710678]
+    """
+    return np.stack([TAUS[tau](one, vectors) for one in vectors])

@@ -13,15 +13,41 @@ from typing import Any
 
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.analysis.predict import IDS, MASK, OVERLAY, Prediction, Predictor, pictures
-from fedflat.cli.own_module import own_module
 from fedflat.data.files.pictures import png
-from fedflat.errors import FedflatError, RunError, SettingError, printable
+from fedflat.errors import FedflatError, RunError, SettingError, nearest, printable, shown
 from fedflat.experiments.predictions import predict as predict_rows
 from fedflat.experiments.run_folder.load import refuse_without_module
 from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.run_folder.study_file import is_run
 from fedflat.files import unwritable, write_file
 from fedflat.kernels.allocator import keep_memory
+from fedflat.registry.plugins import load_plugin, loaded_module
+
+
+def own_module(text: str | None) -> Any:
+    """The class, function or module that a text names; None if there is no text.
+
+    The file is executed, so it must be one that the user trusts. Run folders never name one.
+    """
+    if text is None:
+        return None
+    place, colon, name = text.rpartition(":")
+    if not colon or not place or not name.isidentifier():
+        raise SettingError(
+            f"--module must be FILE:NAME or PACKAGE:NAME, such as nets.py:Net, found {shown(text)}."
+        )
+    load_plugin(place)
+    home = loaded_module(place)
+    if not hasattr(home, name):
+        known = [other for other in vars(home) if not other.startswith("_")]
+        raise SettingError(f"--module: {place} has no {name!r}.{nearest(name, known)}")
+    found = getattr(home, name)
+    if not callable(found):
+        raise SettingError(
+            f"--module: {name!r} of {place} must be a module or make one, found {shown(found)}."
+        )
+    return found
+
 
 LISTED = 4
 """The number of classes that the line of a mask names."""

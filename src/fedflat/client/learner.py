@@ -26,8 +26,8 @@ from fedflat.kernels.memory_format import channels_last, gains, refusal
 from fedflat.models.spec import ModelSpec
 from fedflat.settings.groups import AUTO, CHANNELS_LAST, DIRECT, QUICK
 from fedflat.tasks.classification import Classification
-from fedflat.tasks.own_loss import LossFn, OwnLoss
 from fedflat.tasks.task import Count, Task
+from fedflat.tasks.wrapped import LossFn, OwnLoss
 
 ModelLike = ModelSpec | nn.Module | Callable[[], nn.Module]
 Terms = Sequence[tuple[Term, ClientContext]]

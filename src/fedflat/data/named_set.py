@@ -115,10 +115,13 @@ class NamedSet(DataSpec):
     def to_examples(self, raw: RawSet) -> Examples:
         return Examples(raw.x, raw.y, raw.classes, domains=raw.domains)
 
+    def selected(self, seed: int) -> RawSet:
+        """The examples of the clients that this seed selects; all, unless examples have owners."""
+        return self.raw()
+
     def open(self, seed: int) -> Federation:
-        raw = self.raw()
         seed = seed if self.seed is None else self.seed
-        coarse = None if raw.coarse is None else raw.coarse.numpy()
+        raw = self.selected(seed)
         return federate(
             self.to_examples(raw),
             raw.train,
@@ -127,7 +130,8 @@ class NamedSet(DataSpec):
             seed,
             split=self.split,
             pool=self.pool,
-            coarse=coarse,
+            coarse=None if raw.coarse is None else raw.coarse.numpy(),
+            users=None if raw.users is None else raw.users.numpy(),
         )
 
 
@@ -191,20 +195,8 @@ class NaturalSet(FileSet):
             raw.domains and raw.domains.of(np.flatnonzero(selected).tolist()),
         )
 
-    def open(self, seed: int) -> Federation:
-        seed = seed if self.seed is None else self.seed
-        raw = self.of(select_owners(self.name, self.whose, self.owners(), self.clients, seed))
-        assert raw.users is not None
-        return federate(
-            self.to_examples(raw),
-            raw.train,
-            self.partition,
-            self.clients,
-            seed,
-            split=self.split,
-            pool=self.pool,
-            users=raw.users.numpy(),
-        )
+    def selected(self, seed: int) -> RawSet:
+        return self.of(select_owners(self.name, self.whose, self.owners(), self.clients, seed))
 
 
 def select_owners(name: str, whose: str, owners: Index, clients: int, seed: int) -> Index:

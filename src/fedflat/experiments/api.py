@@ -29,7 +29,7 @@ from fedflat.server.client_selection import ClientSampler
 from fedflat.settings.execution import MACHINE
 from fedflat.settings.groups import SETTINGS
 from fedflat.settings.signature import refuse_unknown, signed
-from fedflat.tasks.own_loss import LossFn
+from fedflat.tasks.wrapped import LossFn
 
 if TYPE_CHECKING:
     from fedflat.settings.arguments import RunSettings, Settings

@@ -36,8 +36,8 @@ from fedflat.server.piece import ServerPiece
 from fedflat.settings.groups import CONTIGUOUS, DIRECT, SETTINGS, RunSettings
 from fedflat.settings.setting import Setting, settings_of
 from fedflat.tasks.headline import Headline
-from fedflat.tasks.own_loss import LossFn
 from fedflat.tasks.task import Task
+from fedflat.tasks.wrapped import LossFn
 
 TASKS_OWN = "cross_entropy"
 """How run.json writes that no loss was given in Python."""

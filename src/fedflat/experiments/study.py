@@ -31,10 +31,16 @@ from fedflat.experiments.predictions import RunModels
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.progress import OnProgress, StudyTime
 from fedflat.experiments.recording import Recorder, recording_callback
-from fedflat.experiments.remarks import partition_notes, remarks
 from fedflat.experiments.results.frame import differences, settings
 from fedflat.experiments.results.results import Result
-from fedflat.experiments.run_cost import RunCost, affordable, estimate, with_schedule
+from fedflat.experiments.run_cost import (
+    RunCost,
+    affordable,
+    estimate,
+    partition_notes,
+    remarks,
+    with_schedule,
+)
 from fedflat.experiments.run_folder.fingerprint import origin_of
 from fedflat.experiments.run_folder.groups import damaged_groups
 from fedflat.experiments.run_folder.model_files import damaged_models, rewrite_models
@@ -58,7 +64,7 @@ from fedflat.experiments.run_folder.study_file import (
 from fedflat.experiments.run_setup import RunSetup
 from fedflat.experiments.state import last_state
 from fedflat.experiments.train import train
-from fedflat.tasks.own_loss import LossFn
+from fedflat.tasks.wrapped import LossFn
 
 Announce = Callable[[Experiment, int, int], OnProgress]
 """Called when a run begins, with its place and the number of runs; returns its progress

@@ -25,7 +25,7 @@ from fedflat.core.stage import Stage
 from fedflat.data.domain_inputs import DomainInputs
 from fedflat.data.examples import Batch, ClientData
 from fedflat.errors import SettingError, number
-from fedflat.models.domain_models import NETWORKS, DomainModels
+from fedflat.models.domain_branches import NETWORKS, DomainModels
 from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 KEY = "domain_models"

@@ -50,6 +50,7 @@ from fedflat.errors import SettingError, choice, flag, number
 from fedflat.models.domain_branches import (
     AUTO,
     BOTTLENECK,
+    DOMAIN,
     FULL,
     LAST,
     OFF,
@@ -67,7 +68,6 @@ from fedflat.models.domain_graph import (
     random_graph,
     student_slices,
 )
-from fedflat.models.domain_models import DOMAIN
 from fedflat.models.spec import ModelSpec
 from fedflat.server.piece import Send, ServerContext, ServerPiece
 

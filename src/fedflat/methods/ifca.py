@@ -26,8 +26,7 @@ from fedflat.data.domain_inputs import with_numbers
 from fedflat.data.examples import ClientData
 from fedflat.errors import SettingError, number
 from fedflat.methods.domain_models import SeparateMeans, SeparateModels
-from fedflat.models.domain_branches import redrawn
-from fedflat.models.domain_models import DomainModels
+from fedflat.models.domain_branches import DomainModels, redrawn
 
 CHUNK = 256
 

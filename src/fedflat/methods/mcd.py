@@ -40,7 +40,7 @@ from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
 from fedflat.data.examples import Batch
 from fedflat.errors import SettingError, choice, number
-from fedflat.tasks.twofold import Twofold, halves
+from fedflat.tasks.wrapped import Twofold, halves
 
 FIT, RAISE, LOWER = "fit", "raise", "lower"
 """Steps A, B and C."""

@@ -32,19 +32,27 @@ from fedflat.experiments.results.results import Result
 from fedflat.experiments.results.scenario import Labels, Scenario, labelled, without_arguments
 from fedflat.experiments.results.summary import Summary
 from fedflat.experiments.results.tables import table
-from fedflat.report import run_command
 from fedflat.report.labels import (
     RunLabels,
     RunName,
     add_class_names,
     add_looks,
+    command,
+    not_default,
     run_names,
     shorten_leads,
     size_facts,
+    unread,
 )
 from fedflat.report.leaderboard import Kind, Leaderboard, boards_of, counted, kind_of
-from fedflat.report.load import ReportRun, add_curvature, load_runs, or_sentence, registered_kinds
-from fedflat.report.missing import missing
+from fedflat.report.load import (
+    ReportRun,
+    add_curvature,
+    load_runs,
+    missing,
+    or_sentence,
+    registered_kinds,
+)
 from fedflat.report.series import curves, heat_maps, recorded_numbers, score_curves
 from fedflat.tasks.headline import common_target
 from fedflat.version import __version__
@@ -161,7 +169,7 @@ def _document(
             *problems,
             *uncertain,
             *_twice(runs, results),
-            *run_command.unread(run.record.experiment for run in runs),
+            *unread(run.record.experiment for run in runs),
         ],
     }
     add_looks(document)
@@ -309,10 +317,8 @@ def _run(run: ReportRun, place: int) -> Document:
         "made": record.made[:16].replace("T", " "),
         "fedflat": record.version,
         "machine": {str(k): str(v) for k, v in record.machine.items()},
-        "settings": {
-            k: _spelled(v) for k, v in run_command.not_default(settings(exp)).items() if k != "seed"
-        },
-        "command": run_command.command(exp, record.execution, record.info),
+        "settings": {k: _spelled(v) for k, v in not_default(settings(exp)).items() if k != "seed"},
+        "command": command(exp, record.execution, record.info),
         "replayed": exp.replayed,
     }
 

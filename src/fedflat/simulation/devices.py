@@ -21,8 +21,8 @@ import numpy as np
 from fedflat.core.seeds import numpy_generator
 from fedflat.errors import LONGEST_WAIT, DataError, SettingError, is_number, number, shown
 from fedflat.registry.specs import TextSpec, register
+from fedflat.simulation.availability import check_path, digest_of, entries_of, refuse_missing
 from fedflat.simulation.clock import Clock, Device
-from fedflat.simulation.json_file import check_path, digest_of, entries_of, refuse_missing
 
 LEAST, MOST = 1e-9, 1e18
 """Smallest and largest speed or rate. They keep quotients in a sensible range of seconds."""

@@ -26,7 +26,7 @@ from fedflat.errors import SettingError
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.job_spec import Loopback
 from fedflat.experiments.prepare import prepare
-from fedflat.experiments.remarks import remarks
+from fedflat.experiments.run_cost import remarks
 from fedflat.experiments.run_folder.record import read_record
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.registry import specs as spelling

@@ -97,7 +97,7 @@ class DescriptionsAnalysis(Analysis):
 
     def compute(self, job: AnalysisJob) -> Result:
         """Compare the stored descriptions. No client computes anything."""
-        from fedflat.analysis.descriptions import compute_descriptions
+        from fedflat.analysis.styles import compute_descriptions
 
         setup, count = job.loaded.setup, job.settings["clients"]
         fed, topology = setup.fed, setup.exp.topology

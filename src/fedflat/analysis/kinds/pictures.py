@@ -311,7 +311,7 @@ class StyledAnalysis(Analysis):
 
     def settings(self, loaded: LoadedRun, scope: Scope) -> Settings:
         """Return the number of clients. Refuse runs whose clients restyle no images."""
-        from fedflat.analysis.styled import restyling
+        from fedflat.analysis.pictures import restyling
 
         if not restyling(loaded):
             raise SettingError(
@@ -322,7 +322,7 @@ class StyledAnalysis(Analysis):
 
     def compute(self, job: AnalysisJob) -> Result:
         """Restyle one image of each client, as its first training does."""
-        from fedflat.analysis.styled import compute_styled
+        from fedflat.analysis.pictures import compute_styled
 
         return compute_styled(job, self.each)
 

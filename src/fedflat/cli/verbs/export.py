@@ -55,7 +55,7 @@ def module_option(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file, print its name, and say what it takes and gives."""
-    from fedflat.cli.own_module import own_module
+    from fedflat.cli.predict import own_module
     from fedflat.experiments.run_folder.export import export
 
     card = export(

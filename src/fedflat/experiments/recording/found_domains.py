@@ -21,8 +21,7 @@ from fedflat.errors import SettingError
 from fedflat.experiments.callbacks import RecordedValues
 from fedflat.experiments.recording.recorder import Metric, RoundView
 from fedflat.experiments.run_setup import RunSetup
-from fedflat.models.domain_branches import ADJACENCY, STUDENT
-from fedflat.models.domain_models import DOMAIN
+from fedflat.models.domain_branches import ADJACENCY, DOMAIN, STUDENT
 from fedflat.registry.specs import register
 from fedflat.server.step import StepResult
 

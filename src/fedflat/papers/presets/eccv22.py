@@ -37,7 +37,7 @@ FedSeq's. On Landmarks-User-160k, ASAM's eta is 0 or 0.2: here 0.2; how many rou
 round 5,000 for SWA "from 100 %" is not printed: here 1,250. The network starts from weights that
 were trained on ImageNet, which are not published: give your own with ``--init``.
 
-Table 8, driving scenes, is in `fedflat.papers.presets.eccv22_scenes`; Tables 1, 4, 5, 7, 15 to 17,
+Table 8, driving scenes, is in `fedflat.papers.presets.feddrive`; Tables 1, 4, 5, 7, 15 to 17,
 4.6 and Figure 9 are in `fedflat.papers.presets.eccv22_more`.
 """
 
@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fedflat.papers.presets import eccv22_scenes
+from fedflat.papers.presets.feddrive import scene_presets
 from fedflat.papers.presets.preset import Preset, PublishedCell, rows
 
 TABLE_2 = {
@@ -155,7 +155,7 @@ def presets() -> Iterator[Preset]:
         yield from _table_6(data)
     yield from _table_13()
     yield from _table_3()
-    yield from eccv22_scenes.presets()
+    yield from scene_presets()
 
 
 def _tables_2_and_14(data: str) -> Iterator[Preset]:

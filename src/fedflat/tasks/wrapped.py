@@ -1,4 +1,9 @@
-"""A task whose loss is a Python function of outputs and targets."""
+"""Tasks around another task: with a loss of the user, or with two classifiers.
+
+A loss of the user is a Python function of outputs and targets. Two classifiers on the same features
+are both trained, and their mean is evaluated. The model then has twice the outputs. The first half
+of the scores belongs to one classifier, the second half to the other.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,13 @@ from torch import Tensor, nn
 
 from fedflat.data.examples import Batch, ClientData
 from fedflat.data.federation import Federation
+from fedflat.errors import SettingError
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import register
+from fedflat.tasks.classification import Classification
 from fedflat.tasks.headline import Headline
-from fedflat.tasks.task import Meter, Supply, Task
+from fedflat.tasks.segmentation import Segmentation
+from fedflat.tasks.task import Count, Meter, Supply, Task
 
 LossFn = Callable[[Any, Any], Tensor]
 """Maps outputs and targets to the mean loss."""
@@ -99,3 +108,75 @@ class _OptionalMeter:
     def scores(self) -> dict[str, float]:
         """The task's scores, or none."""
         return self.meter.scores() if self.fits else {}
+
+
+def halves(output: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+    """The scores of both classifiers."""
+    if not isinstance(output, Tensor):
+        raise SettingError(
+            f"twofold: the model gives {len(output)} outputs, but two classifiers need one. "
+            "Leave out auxiliary heads: bisenetv2(auxiliary=False)."
+        )
+    first, second = output.chunk(2, dim=1)
+    return first, second
+
+
+@dataclass(frozen=True, repr=False)
+class Twofold(Task):
+    """Two classifiers on one network, as ``mcd`` needs: sum of both losses, scores of their mean.
+
+    of
+        The task of each: segmentation(...) or classification().
+    """
+
+    of: Task = Segmentation()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.of, Segmentation | Classification):
+            raise SettingError(
+                f"twofold: of must be segmentation(...) or classification(), found {self.of!r}."
+            )
+
+    @property
+    def headline(self) -> Headline:  # type: ignore[override]
+        """See the task ``of``."""
+        return self.of.headline
+
+    def model_for(self, shape: tuple[int, ...]) -> str:
+        return self.of.model_for(shape)
+
+    def outputs(self, fed: Federation) -> int:
+        """Twice the outputs of the task ``of``."""
+        return 2 * self.of.outputs(fed)
+
+    def check(self, fed: Federation, output: Any, batch: Batch) -> None:
+        """Check both halves of the output."""
+        super().check(fed, output, batch)
+        for half in halves(output):
+            self.of.check(fed, half, batch)
+
+    def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, Count]:
+        (first, count), (second, _) = (self.of.loss(half, batch) for half in halves(output))
+        return first + second, count
+
+    def meter(self, outputs: int) -> Both:
+        """The meter of the task ``of`` for the mean of both classifiers."""
+        return Both(self.of.meter(outputs // 2))
+
+
+class Both:
+    """Scores of the mean of two classifiers' probabilities."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+
+    def add(self, output: Tensor, batch: Batch) -> None:
+        first, second = (half.softmax(1) for half in halves(output))
+        self.meter.add((first + second) / 2, batch)
+
+    def scores(self) -> dict[str, float]:
+        """The scores of the mean."""
+        return self.meter.scores()
+
+
+twofold = register("task", "twofold")(Twofold)
