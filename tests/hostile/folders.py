@@ -148,7 +148,13 @@ class Ground:
 
     def _around(self) -> Any:
         """All that is not to be changed."""
-        return _contents(self.outside), _contents(self.runs / "good"), sorted(os.listdir(self.runs))
+        # A run that is elsewhere, behind a link, is written to as any other.
+        outside = {
+            name: content
+            for name, content in _contents(self.outside).items()
+            if not name.startswith("folder")
+        }
+        return outside, _contents(self.runs / "good"), sorted(os.listdir(self.runs))
 
     def _other_how(self, name: str) -> bool:
         """Whether the damage changed where the computing is done, which anybody may do."""
@@ -264,7 +270,13 @@ def _shown(found: dict[str, Any]) -> set[str]:
     kinds = ("runs", "curvature", "surface", "partition", "heatmaps")
     without: dict[str, tuple[str, ...]] = dict.fromkeys(kinds, ("method", "run", "folder"))
     of_curvature = ("lambda_1", "scaled", "trace")
-    without["methods"] = ("runs", *of_curvature, *(f"{name}_spread" for name in of_curvature))
+    # The look of a curve depends on how many curves there are.
+    without["methods"] = (
+        "runs",
+        "look",
+        *of_curvature,
+        *(f"{name}_spread" for name in of_curvature),
+    )
     return {
         json.dumps([kind, {name: value for name, value in one.items() if name not in names}])
         for kind, names in without.items()
