@@ -12,11 +12,13 @@ from torch.nn.functional import cross_entropy
 
 from fedflat.analysis.analysis import Analysis, AnalysisResult, OnProgress, Scope
 from fedflat.analysis.analysis_store import AnalysisStore
-from fedflat.analysis.kinds.clients import PartitionAnalysis
 from fedflat.analysis.kinds.corruptions import CorruptionsAnalysis
 from fedflat.analysis.kinds.curvature import CurvatureAnalysis
-from fedflat.analysis.kinds.landscape import InterpolateAnalysis, PlaneAnalysis, SurfaceAnalysis
+from fedflat.analysis.kinds.interpolate import InterpolateAnalysis
 from fedflat.analysis.kinds.local_global import LocalGlobalAnalysis
+from fedflat.analysis.kinds.partition import PartitionAnalysis
+from fedflat.analysis.kinds.plane import PlaneAnalysis
+from fedflat.analysis.kinds.surface import SurfaceAnalysis
 from fedflat.analysis.loaded_run import LoadedRun, loaded_runs, one_model
 from fedflat.cli.main import main
 from fedflat.errors import RunError, SettingError

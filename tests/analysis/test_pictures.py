@@ -18,8 +18,9 @@ from sklearn.metrics import silhouette_score
 
 import fedflat
 from fedflat.analysis.analysis import Scope
-from fedflat.analysis.kinds.clients import StylesAnalysis
-from fedflat.analysis.kinds.pictures import ConfusionAnalysis, PicturesAnalysis
+from fedflat.analysis.kinds.confusion import ConfusionAnalysis
+from fedflat.analysis.kinds.pictures import PicturesAnalysis
+from fedflat.analysis.kinds.styles import StylesAnalysis
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.analysis.pictures import (
     choose_examples,

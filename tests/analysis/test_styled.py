@@ -12,7 +12,7 @@ from PIL import Image
 
 import fedflat as ff
 from fedflat.analysis.analysis import Scope
-from fedflat.analysis.kinds.pictures import StyledAnalysis
+from fedflat.analysis.kinds.styled import StyledAnalysis
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.cli.main import main
 from fedflat.errors import SettingError

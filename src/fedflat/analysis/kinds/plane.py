@@ -1,4 +1,4 @@
-"""Loss landscapes: around one model, on the plane through three, on the line between two."""
+"""Loss on the plane through three models, of runs or of clients after local training."""
 
 from __future__ import annotations
 
@@ -7,61 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedflat.analysis.analysis import Analysis, AnalysisJob, Result, Scope, Settings
-from fedflat.analysis.shown_values import grid, short, table
+from fedflat.analysis.kinds.surface import GRID
+from fedflat.analysis.shown_values import grid, short
 from fedflat.core.json_schema import NUMBER
 from fedflat.errors import SettingError
 from fedflat.registry.specs import register
-from fedflat.settings.setting import setting
 from fedflat.tasks.headline import Headline
 
 if TYPE_CHECKING:
     from fedflat.analysis.loaded_run import LoadedRun
     from fedflat.core.flat import Model
-
-
-_TABLE = ([[NUMBER]], None)
-GRID = {"x": [NUMBER], "y": [NUMBER], "loss?": _TABLE, "error?": _TABLE, "*": object}
-
-
-@register("analysis", "surface")
-@dataclass(frozen=True, repr=False)
-class SurfaceAnalysis(Analysis):
-    """loss around the model, along random directions that all runs share"""
-
-    points: int = setting(25, "points per side of a surface")
-    span: float = setting(1.0, "distance from the model to the edge of a surface", metavar="S")
-
-    title = "Loss surfaces"
-    position = 50
-    subject = "loss surfaces"
-    result_schema = {**GRID, "center?": {"*": NUMBER}, "length?": NUMBER}
-    partial_schema = [[NUMBER]]
-
-    def settings(self, loaded: LoadedRun, scope: Scope) -> Settings:
-        """Return model, examples, points and span."""
-        of = scope.settings(loaded, loaded.model(scope.model)[0])
-        return {**of, "points": self.points, "span": self.span}
-
-    def compute(self, job: AnalysisJob) -> Result:
-        """Compute the loss at all points."""
-        from fedflat.analysis.landscape import compute_landscape
-        from fedflat.flatness.surface import Surface
-
-        _, model = job.loaded.model(job.scope.model)
-        layout, seed = job.loaded.setup.job.learner.flat.layout, job.scope.seed
-        surface = Surface(model.params, layout, points=self.points, span=self.span, seed=seed)
-        return compute_landscape(job, surface, model)
-
-    @classmethod
-    def sentence(cls, result: Result, headline: Headline) -> str:
-        return f"{len(result['x'])} x {len(result['y'])} points"
-
-    @classmethod
-    def for_report(cls, result: Result, settings: Settings) -> Result:
-        """Return the grid, the values at the model and the length of the directions."""
-        center = {name: short(value) for name, value in result.get("center", {}).items()}
-        return {**grid(result), "center": center, "length": short(result.get("length"))}
-
 
 CLIENTS = ("clients",)
 _POINT = {"name": str, "x?": NUMBER, "y?": NUMBER, "loss?": NUMBER, "error?": NUMBER, "*": object}
@@ -175,76 +130,3 @@ def three_clients(loaded: LoadedRun) -> list[int]:
             f"{len(cohort)}. Choose another run."
         )
     return cohort
-
-
-@register("analysis", "interpolate")
-@dataclass(frozen=True, repr=False)
-class InterpolateAnalysis(Analysis):
-    """loss on the line between two models, each RUN[:MODEL]
-
-    The result is stored with the run of ``a``. gamma is 0 at the model ``b`` and 1 at ``a``.
-    """
-
-    a: str
-    b: str
-
-    title = "Between two models"
-    short_title = "Barriers"
-    position = 70
-    subject = "losses between models"
-    of_every_run = False
-    result_schema = {
-        "gamma": [NUMBER],
-        "loss?": ([NUMBER], None),
-        "error?": ([NUMBER], None),
-        "barrier?": NUMBER,
-        "*": object,
-    }
-    partial_schema = [[NUMBER]]
-    values = 2
-    metavar = ("A", "B")
-
-    @classmethod
-    def from_values(cls, values: Any, options: Mapping[str, Any]) -> InterpolateAnalysis:
-        """Build it from the texts of both models."""
-        return cls(*values)
-
-    def jobs(self, runs: Sequence[LoadedRun]) -> Iterator[tuple[str, Analysis, LoadedRun]]:
-        """Iterate over the run of the first model only."""
-        return iter([(f"line from {self.b} to {self.a}", self, self._ends()[0][0])])
-
-    def _ends(self) -> list[tuple[LoadedRun, str, Model]]:
-        from fedflat.analysis.landscape import refuse_different_shapes
-        from fedflat.analysis.loaded_run import one_model
-
-        ends = [one_model(self.a), one_model(self.b)]
-        refuse_different_shapes([run for run, _, _ in ends])
-        return ends
-
-    def settings(self, loaded: LoadedRun, scope: Scope) -> Settings:
-        """Return examples and the texts of both models."""
-        (run, name, _), (other, other_name, _) = self._ends()
-        ends = {"a": run.model_text(name), "b": other.model_text(other_name)}
-        return {**scope.settings(loaded, name), **ends}
-
-    def compute(self, job: AnalysisJob) -> Result:
-        """Compute the loss at all points, with the buffers of the first model."""
-        from fedflat.analysis.landscape import compute_landscape
-        from fedflat.flatness.surface import Line
-
-        (_, _, a), (_, _, b) = self._ends()
-        return compute_landscape(job, Line(a.params, b.params), a)
-
-    @classmethod
-    def sentence(cls, result: Result, headline: Headline) -> str:
-        return f"barrier {result.get('barrier')}"
-
-    @classmethod
-    def for_report(cls, result: Result, settings: Settings) -> Result:
-        """Return the values from the model ``b`` to the model ``a`` and beyond both."""
-        columns = {"gamma": result["gamma"]}
-        columns |= {
-            name: result[name] for name in ("loss", "error") if result.get(name) is not None
-        }
-        ends = {name: str(settings.get(name, name)) for name in ("a", "b")}
-        return {**table(columns), **ends, "barrier": short(result.get("barrier"))}
