@@ -40,6 +40,7 @@ def test_curves_are_those_of_the_commands() -> None:
         parse(args.on, "data set")
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_drawings_are_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, str(DOCS / "drawings"), "--check"], capture_output=True, text=True
