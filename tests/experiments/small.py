@@ -135,7 +135,9 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 def final(folder: Path) -> dict[str, bytes]:
     """The last models of a run folder, by the names of their files."""
-    return {path.name: path.read_bytes() for path in folder.glob("final*.safetensors")}
+    return {
+        path.name: path.read_bytes() for path in folder.glob("final*.safetensors") if path.is_file()
+    }
 
 
 def start(

@@ -32,6 +32,7 @@ from fedflat.files import Damaged
         ("c", {"a", "b"}, "it must be 'a' or 'b', found 'c'"),
         ([[]], {"a": int}, "it must be an object, found"),
         (None, ([int], str), "it must be a list or a text, found None"),
+        ([], ((float, str), None), r"it must be a number or a text or null, found \[\]"),
     ],
 )
 def test_what_does_not_fit(value: Any, schema: Any, message: str) -> None:
@@ -50,3 +51,8 @@ def test_every_setting_is_known() -> None:
     """A new one must be added to the schema."""
     check(json.loads(json.dumps(experiment(EVERYTHING).as_json())), EXPERIMENT)
     check(json.loads(json.dumps(asdict(ExecutionConfig()))), EXECUTION)
+
+
+def test_alternatives_in_alternatives() -> None:
+    for value in (1, 0.5, "cosine(1)", None):
+        check(value, ((float, str), None))

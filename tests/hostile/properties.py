@@ -36,6 +36,8 @@ def properties(
         )
         words = (
             "-q",
+            "-c",
+            TESTS.parent / "pyproject.toml",  # also for files that are elsewhere
             "-p",
             "no:cacheprovider",
             "-m",

@@ -14,6 +14,7 @@ A schema has the shape of the value it describes:
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def check(value: Any, schema: Schema, at: str = "") -> None:
         ...
     fedflat.files.Damaged: x[1] must be a whole number, found '2'
     """
-    alternatives = schema if isinstance(schema, tuple) else (schema,)
+    alternatives = list(_alternatives(schema))
     for alternative in alternatives:
         if _fits(value, alternative):
             break
@@ -48,6 +49,14 @@ def check(value: Any, schema: Schema, at: str = "") -> None:
             check(inner, alternative[0], f"{at}[{place}]")
     elif isinstance(alternative, dict):
         _check_names(value, alternative, at)
+
+
+def _alternatives(schema: Schema) -> Iterator[Schema]:
+    """The kinds of values of which one must fit."""
+    for one in schema if isinstance(schema, tuple) else ():
+        yield from _alternatives(one)
+    if not isinstance(schema, tuple):
+        yield schema
 
 
 def _check_names(value: dict[str, Any], schema: dict[str, Schema], at: str) -> None:
